@@ -41,6 +41,10 @@ START_TEST(operators) {
     static const golden cases[] = {
         {"{{ 2 ** 3 ** 2 }} {{ -2 ** 2 }} {{ -7 // 2 }} {{ 7 % -3 }} {{ 7 / 2 }}",
          "64 4 -4 -2 3.5"},
+        /* a negative constant is written before the power of a variable */
+        {"{% set i = 3 %}{{ (-2) ** i }} {{ -2.5 ** i }} {{ (1 - 3) ** i }} {{ (-i) ** 2 }} {{ [-2 "
+         "** i, 2 ** -1] }}",
+         "-8 -15.625 -8 9 [-8, 0.5]"},
         {"{{ 1 ~ 2 + 'a' }}|{{ 'a' 'b' \"c\" }}|{{ 'ab' * 2 }}|{{ [1] * 2 + [3] }}", "12a|"
                                                                                      "abc|abab|"
                                                                                      "[1, 1, 3]"},
@@ -255,6 +259,18 @@ START_TEST(bounds) {
     render_fails((render_case){.jinja = "{% for a in range(100000) %}{% for b in range(1000) %}"
                                         "{% endfor %}{% endfor %}"},
                  "more than 10000000 steps", 0, 0);
+    /* reading a long string has its steps */
+    static const char *const reads[] = {
+        "{% if 'y' in a %}{% endif %}", "{% if a == b %}{% endif %}", "{% if a < b %}{% endif %}",
+        "{% set y = a[9] %}",           "{% set y = a.find('y') %}",  "{% set y = a[1:2] %}"};
+    for (size_t i = 0; i < sizeof reads / sizeof *reads; i++) {
+        char jinja[300];
+        snprintf(jinja, sizeof jinja,
+                 "{%% set a = '\u00e9' * 500000 %%}{%% set b = a[:-1] ~ '\u00e9' %%}"
+                 "{%% for i in range(100000) %%}%s{%% endfor %%}",
+                 reads[i]);
+        render_fails((render_case){.jinja = jinja}, "more than 10000000 steps", 0, 0);
+    }
     render_fails((render_case){.jinja =
                                    "{% set a = 'x' * 1000000 %}{% for i in range(100) %}{{ a }}"
                                    "{% endfor %}"},

@@ -234,7 +234,7 @@ class Maker:
             return self.draw.choice([self.int(), self.draw.choice(NUMBERS), literal(scalar(self.draw, self.words_of))])
         op = self.draw.choice(["+", "-", "*", "/", "//", "%"])
         s = lambda: "(" + self.of("string") + ")."
-        return self.one(lambda: f"({self.of('number')} {op} {self.of('number')})", lambda: f"(-{self.of('number')})", lambda: f"({self.natural()} ** {self.of('int')})",
+        return self.one(lambda: f"({self.of('number')} {op} {self.of('number')})", lambda: f"(-{self.of('number')})", lambda: f"({self.base()} ** {self.of('int')})",
                         lambda: f"({self.of('number')}|abs)", lambda: f"({self.of('number')}|round{self.arguments('int', 'method', names=['precision', 'method'])})",
                         lambda: f"({self.of('any')}|int{self.arguments('number', 'base', names=['default', 'base'])})", lambda: f"({self.of('any')}|float{self.arguments('number', names=['default'])})",
                         lambda: f"({self.of('list')}|{self.draw.choice(['length', 'count'])})", lambda: f"({self.of('list')}|sum{self.arguments('attribute', 'number', names=['attribute', 'start'])})",
@@ -243,9 +243,9 @@ class Maker:
                         lambda: f"({self.of('number')}).{self.draw.choice(['bit_length()', 'is_integer()', 'conjugate()', 'real', 'imag', 'bit_count()', 'as_integer_ratio()'])}",
                         lambda: f"({self.of('list')}|list).{self.draw.choice(['index', 'count'])}({self.of('scalar')})")
 
-    def natural(self):
-        """No negative literal: jinja2 writes (-2) ** n as -2 ** n, which is -(2 ** n) in Python."""
-        return self.draw.choice(["0", "1", "2", "3", "10", "n", "m", "1.5", "true"])
+    def base(self):
+        """A number for a power, also negative: jinja2 writes (-2) ** n as -2 ** n, which is -(2 ** n) in Python."""
+        return self.draw.choice(["0", "1", "2", "3", "10", "n", "m", "1.5", "true", "-2", "(-3)", "(1 - 3)", "(-1.5)", "(-n)", "(-0.0)", "('-2'|int)", "([-1, 2]|min)", "(b and -2)"])
 
     def method(self):
         return self.draw.choice(["'common'", "'floor'", "'ceil'"])

@@ -94,6 +94,9 @@ cti_jinja_value cti_jinja_row_call(cti_jinja_run *run, const cti_jinja_row *row,
         if (call.arg[i].kind == CTI_JINJA_ABSENT)
             return cti_jinja_fail(run, "%s() missing a required argument: '%s'", row->name,
                                   row->parameter[i]);
+    if (!cti_jinja_read(run, receiver)) return none;
+    for (int64_t i = 0; i < n; i++)
+        if (!cti_jinja_read(run, arg[i])) return none;
     const cti_jinja_value result = row->run(run, &call);
     return run->failed ? none : result;
 }

@@ -1,4 +1,5 @@
 /* Expressions. */
+#include <math.h>
 #include <string.h>
 
 #include "interpret.h"
@@ -208,6 +209,7 @@ static cti_jinja_value evaluate_items(cti_jinja_run *run, cti_jinja_activation *
 static cti_jinja_value evaluate_slice(cti_jinja_run *run, cti_jinja_activation *in,
                                       const cti_jinja_node *node) {
     const cti_jinja_value of = cti_jinja_evaluate(run, in, node->first);
+    cti_jinja_read(run, of);
     const cti_jinja_node *bound[3] = {node->second, node->third, node->fourth};
     cti_jinja_value value[3] = {{.kind = CTI_JINJA_ABSENT}};
     for (int i = 0; i < 3; i++)
@@ -226,6 +228,21 @@ static cti_jinja_value evaluate_condition(cti_jinja_run *run, cti_jinja_activati
                                          "section was defined.");
 }
 
+/* jinja2 computes a constant when it compiles, and writes it into a program of Python, where (-2)
+ * ** n is then -2 ** n, which is -(2 ** n). If n is a constant too, nothing is written but the
+ * result. */
+static cti_jinja_value evaluate_binary(cti_jinja_run *run, cti_jinja_activation *in,
+                                       const cti_jinja_node *node) {
+    const cti_jinja_value first = cti_jinja_evaluate(run, in, node->first);
+    const cti_jinja_value second = cti_jinja_evaluate(run, in, node->second);
+    const bool negative = (first.kind == CTI_JINJA_INT && first.integer < 0) ||
+                          (first.kind == CTI_JINJA_REAL && signbit(first.real));
+    if (!negative || !node->first->flag || node->flag || strcmp(node->op, "**") != 0)
+        return cti_jinja_arithmetic(run, node->op, first, second);
+    const cti_jinja_value positive = cti_jinja_negate(run, first, false);
+    return cti_jinja_negate(run, cti_jinja_arithmetic(run, node->op, positive, second), false);
+}
+
 static cti_jinja_value evaluate_node(cti_jinja_run *run, cti_jinja_activation *in,
                                      const cti_jinja_node *node) {
     const cti_jinja_value none = {.kind = CTI_JINJA_ABSENT};
@@ -239,6 +256,7 @@ static cti_jinja_value evaluate_node(cti_jinja_run *run, cti_jinja_activation *i
     case CTI_JINJA_ITEM:
         first = cti_jinja_evaluate(run, in, node->first);
         second = cti_jinja_evaluate(run, in, node->second);
+        if (!cti_jinja_read(run, first) || !cti_jinja_read(run, second)) return undefined_value;
         return cti_jinja_item(run, first, second);
     case CTI_JINJA_SLICE: return evaluate_slice(run, in, node);
     case CTI_JINJA_CALL: return cti_jinja_evaluate_call(run, in, node, none);
@@ -251,10 +269,7 @@ static cti_jinja_value evaluate_node(cti_jinja_run *run, cti_jinja_activation *i
     case CTI_JINJA_POSITIVE:
         first = cti_jinja_evaluate(run, in, node->first);
         return cti_jinja_negate(run, first, node->kind == CTI_JINJA_POSITIVE);
-    case CTI_JINJA_BINARY:
-        first = cti_jinja_evaluate(run, in, node->first);
-        second = cti_jinja_evaluate(run, in, node->second);
-        return cti_jinja_arithmetic(run, node->op, first, second);
+    case CTI_JINJA_BINARY: return evaluate_binary(run, in, node);
     case CTI_JINJA_AND:
     case CTI_JINJA_OR:
         first = cti_jinja_evaluate(run, in, node->first);

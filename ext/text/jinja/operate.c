@@ -105,7 +105,7 @@ static bool equal_dicts(cti_jinja_run *run, const cti_jinja_dict *a, const cti_j
 
 bool cti_jinja_equal(cti_jinja_run *run, cti_jinja_value a, cti_jinja_value b) {
     if (a.kind == CTI_JINJA_STRING && b.kind == CTI_JINJA_STRING)
-        return cti_jinja_string_equal(a.string, b.string);
+        return cti_jinja_read(run, a) && cti_jinja_string_equal(a.string, b.string);
     if (is_number(a) && is_number(b)) return order_numbers(a, b) == 0;
     if (a.kind != b.kind) return false;
     switch (a.kind) {
@@ -143,7 +143,7 @@ static bool compare_lists(cti_jinja_run *run, const char *op, const cti_jinja_li
 }
 
 bool cti_jinja_compare(cti_jinja_run *run, const char *op, cti_jinja_value a, cti_jinja_value b) {
-    if (run->failed) return false;
+    if (!cti_jinja_read(run, a)) return false;
     if (is_number(a) && is_number(b)) return holds(op, order_numbers(a, b));
     if (a.kind == CTI_JINJA_STRING && b.kind == CTI_JINJA_STRING)
         return holds(op, order_strings(a.string, b.string));
@@ -158,7 +158,7 @@ bool cti_jinja_compare(cti_jinja_run *run, const char *op, cti_jinja_value a, ct
 }
 
 bool cti_jinja_contains(cti_jinja_run *run, cti_jinja_value container, cti_jinja_value item) {
-    if (run->failed) return false;
+    if (!cti_jinja_read(run, container) || !cti_jinja_read(run, item)) return false;
     if (container.kind == CTI_JINJA_STRING) {
         if (item.kind == CTI_JINJA_STRING)
             return cti_jinja_find(container.string, item.string, 0, container.string->size,

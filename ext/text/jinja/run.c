@@ -38,6 +38,13 @@ bool cti_jinja_step(cti_jinja_run *run) {
     return false;
 }
 
+bool cti_jinja_read(cti_jinja_run *run, cti_jinja_value value) {
+    if (value.kind != CTI_JINJA_STRING || value.string->size < CTI_JINJA_STEP_BYTES)
+        return !run->failed;
+    run->steps += (int64_t)(value.string->size / CTI_JINJA_STEP_BYTES);
+    return cti_jinja_step(run);
+}
+
 bool cti_jinja_enter(cti_jinja_run *run) {
     if (run->failed) return false;
     if (run->depth >= CTI_JINJA_DEPTH) {

@@ -120,26 +120,6 @@ bool cti_jinja_string_equal(const cti_jinja_string *a, const cti_jinja_string *b
     return a == b || (a->size == b->size && (a->at == b->at || !memcmp(a->at, b->at, a->size)));
 }
 
-size_t cti_jinja_find(const cti_jinja_string *in, const cti_jinja_string *what, size_t from,
-                      size_t to, bool last) {
-    if (from > to || to > in->size || what->size > to - from) return SIZE_MAX;
-    const size_t places = to - from - what->size + 1;
-    if (!what->size) return last ? to : from;
-    if (last) {
-        for (size_t i = places; i-- > 0;)
-            if (in->at[from + i] == what->at[0] && !memcmp(in->at + from + i, what->at, what->size))
-                return from + i;
-        return SIZE_MAX;
-    }
-    for (size_t i = 0; i < places; i++) {
-        const char *found = memchr(in->at + from + i, what->at[0], places - i);
-        if (!found) return SIZE_MAX;
-        i = (size_t)(found - in->at) - from;
-        if (!memcmp(found, what->at, what->size)) return from + i;
-    }
-    return SIZE_MAX;
-}
-
 /* ---- the builder ---- */
 
 cti_jinja_builder cti_jinja_build(cti_jinja_run *run) { return (cti_jinja_builder){.run = run}; }

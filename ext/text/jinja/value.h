@@ -26,6 +26,7 @@ enum {
     CTI_JINJA_TEXT = 1 << 20,    /* bytes of a template */
     CTI_JINJA_OUTPUT = 64 << 20, /* bytes of the output, and of one string */
     CTI_JINJA_STEPS = 10000000,
+    CTI_JINJA_STEP_BYTES = 128, /* of a string that is read, for a step */
     CTI_JINJA_DEPTH = 200,
     CTI_JINJA_RANGE = 100000,
     CTI_JINJA_MEMORY = 1 << 30, /* bytes of the arena of a run */
@@ -114,6 +115,9 @@ void *cti_jinja_take(cti_jinja_run *run, size_t count, size_t size);
 /* Counts a step. Returns false after an error, and when there have been too many. Each loop whose
  * length a template decides calls it or cti_jinja_next. */
 bool cti_jinja_step(cti_jinja_run *run);
+/* Counts the steps of reading a string, for what passes over its operands once. Returns false after
+ * an error. */
+bool cti_jinja_read(cti_jinja_run *run, cti_jinja_value value);
 /* What calls itself for values in values stands between these. enter returns false, and leave must
  * not follow, after an error and at the depth limit. */
 bool cti_jinja_enter(cti_jinja_run *run);
