@@ -161,9 +161,11 @@ static char *answer(conversation *c, bool is_reasoning) {
     char *text = copy_text("");
     size_t size = 0;
     int64_t id;
-    bool more = true;
+    const int64_t longest = ct_lm_about(o->lm).max_length;
+    bool more = true, full = false;
     while (more) {
-        more = !interrupted() && ct_generate_next(c->generator, &id);
+        full = longest > 0 && c->length >= longest;
+        more = !full && !interrupted() && ct_generate_next(c->generator, &id);
         if (more) keep_ids(c, &id, 1), c->tokens++;
         const int64_t n = ct_decode_next(o->tokenizer, &state, more ? id : -1, c->characters,
                                          ct_token_room(o->tokenizer));
@@ -176,6 +178,10 @@ static char *answer(conversation *c, bool is_reasoning) {
     fflush(stdout);
     interrupt_forget();
     check(o->context, EXIT_FAILED);
+    if (full)
+        warn("the answer ends, because the conversation has the model's %lld tokens (/reset begins "
+             "anew)",
+             (long long)longest);
     c->answers++;
     return text;
 }

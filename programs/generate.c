@@ -121,6 +121,10 @@ static void write_next(shown_text *shown, ct_decode_state *state, int64_t id, ch
 static int generate(ct_module *lm, const int64_t *ids, int64_t n, bool reasoning) {
     char *text = malloc(ct_token_room(tokenizer));
     if (!text) fail(EXIT_FAILED, "out of memory");
+    const int64_t longest = ct_lm_about(lm).max_length;
+    if (longest > 0 && n > longest) /* with a table of positions that is an error */
+        warn("the prompt has %lld tokens, and the model was made for at most %lld", (long long)n,
+             (long long)longest);
     ct_batch prompts = ct_batch_of(context, ids, NULL, &n, 1, (ct_batch_opts){0});
     ct_generator *generator = ct_generate_new(lm, prompts, generate_opts(lm));
     check(context, EXIT_USAGE);

@@ -140,6 +140,9 @@ expect 2 '[-][-]prompt TEXT is needed' "$bin/generate" lm
 expect 2 '[-][-]prompt or [-][-]prompt-file, and not both' "$bin/generate" lm --prompt a --prompt-file asked
 printf '%0400d\nthe 3\n' 7 | "$bin/generate" full --chat --tokens 12 > out 2> err || wrong "generate: a message that is too long ends the conversation"
 grep -q 'the model at most 128 (/reset begins anew)' err && grep -q '^fox 33$' out || wrong "generate: a message that is too long"
+printf '%060d\n' 7 | "$bin/generate" full --chat --tokens 100 --no-eos > out 2> err || wrong "generate: an answer that is too long ends the conversation"
+grep -q "the answer ends, because the conversation has the model's 128 tokens" err && grep -q '^1 answer of ' err || wrong "generate: an answer that is too long"
+"$bin/generate" lm --tokens 1 --prompt "$(printf '%0400d' 7)" > out 2> err && grep -q 'the prompt has .* tokens, and the model was made for at most 128$' err || wrong "generate: a long prompt"
 python3 - "$bin/generate" << 'END' || wrong "generate on a terminal"
 import json, os, pty, re, select, signal, sys, time
 def talk(arguments, script):  # script: (what to wait for, what to send); returns the exit status and all that was shown

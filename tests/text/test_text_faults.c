@@ -299,6 +299,25 @@ static void write_lines(bool array) {
     ck_assert_int_eq(fclose(file), 0);
 }
 
+/* Pairs of answers: two texts, two lists with a prompt, and two lists that begin with the same
+ * messages. */
+static void write_pairs(void) {
+    FILE *file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    fprintf(file, "{\"prompt\": \"%0*d\", \"chosen\": \" a\", \"rejected\": \" b\"}\n", 60000, 1);
+    for (int line = 0; line < 2; line++) {
+        fprintf(file, line ? "{" : "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}], ");
+        for (int rejected = 0; rejected < 2; rejected++) {
+            fprintf(file, rejected ? "], \"rejected\": [" : "\"chosen\": [");
+            for (int k = 0; k < 150; k++)
+                fprintf(file, "%s{\"role\": \"assistant\", \"content\": \"%d\"}", k ? ", " : "",
+                        rejected && k > 70 ? -k : k);
+        }
+        fprintf(file, "]}\n");
+    }
+    ck_assert_int_eq(fclose(file), 0);
+}
+
 static bool read_lines(void *arg) {
     (void)arg;
     ct_json_lines *lines = ct_json_lines_open(context, path);
@@ -310,7 +329,8 @@ static bool read_lines(void *arg) {
 }
 
 START_TEST(lines_of_json) {
-    write_lines(_i);
+    if (_i == 2) write_pairs();
+    else write_lines(_i);
     const fault_case f = {.name = "json_lines",
                           .context = &context,
                           .run = read_lines,
@@ -594,7 +614,7 @@ int main(void) {
                .after = stop,
                .tests = TESTS(LOOP(opening_a_text, FILES), TEST(opening_a_folder),
                               LOOP(encoding_and_decoding, FILES), TEST(a_token_and_a_save),
-                              LOOP(lines_of_json, 2), TEST(training_and_batches),
+                              LOOP(lines_of_json, 3), TEST(training_and_batches),
                               TEST(a_file_of_ids), LOOP(normalizing, 2 * NORMALIZERS),
                               TEST(reading_a_pretokenizer), TEST(dividing))}));
 }
