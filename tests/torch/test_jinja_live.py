@@ -365,7 +365,7 @@ def test_letters_keep_their_marks():
             of = set(marks[at:at + size])
             if c in "цщяЦЩЯ":
                 assert of == {-1}, (template, variables, out.raw[:n].decode(), at)
-            if c in "qwjQWJ":
+            if c in "qwjQWJ" and "tojson(" not in template:   # its indents and separators have the mark of the container
                 assert of == {0}, (template, variables, out.raw[:n].decode(), at)
             at += size
     assert rendered > DRAWS / 2
