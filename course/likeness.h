@@ -23,7 +23,9 @@ typedef struct {
 
 #define SAY(l, ...) (snprintf((l)->said, (l)->size, __VA_ARGS__), true)
 
-static bool near(double a, double b) { return a == b || fabs(a - b) <= 1e-9 * fmax(1, fabs(b)); }
+static bool near(double a, double b) {
+    return a == b || (isfinite(b) && fabs(a - b) <= 1e-9 * fmax(1, fabs(b)));
+}
 
 /* ---- each wrong number as a function of the right one ---- */
 
