@@ -52,8 +52,14 @@ static void multiply_counted(weight w, int layer, int n, const double *x, double
 }
 
 static void draw_numbers(ct_context *context, double *x, int64_t n, double scale) {
-    if (!ct_to_f64(ct_scale(course_randn(context, CT_SHAPE(n)), scale), x, n))
+    if (!ct_to_f64(course_randn(context, CT_SHAPE(n)), x, n))
         course_fail("%s", ct_error_message(context));
+    for (int64_t i = 0; i < n; i++) x[i] *= scale;
+}
+static void draw_uniform(ct_context *context, double *x, int64_t n, double scale) {
+    if (!ct_to_f64(ct_rand(context, CT_F64, CT_SHAPE(n)), x, n))
+        course_fail("%s", ct_error_message(context));
+    for (int64_t i = 0; i < n; i++) x[i] *= scale;
 }
 
 /* Draws the sizes of the decoder and its weights. `sharp` multiplies the scores of attention. */
@@ -553,9 +559,7 @@ static void check_draws(ct_context *context, double temperature, int top_k) {
     const int n = 9 + (int)ct_random_below(context, MOST_VOCABULARY - 8);
     double logits[MOST_VOCABULARY], p[MOST_VOCABULARY];
     int counts[MOST_VOCABULARY] = {0};
-    if (!ct_to_f64(ct_rand(context, CT_F64, CT_SHAPE(DRAWS)), u, DRAWS) ||
-        !ct_to_f64(ct_scale(ct_rand(context, CT_F64, CT_SHAPE(n)), 2.2), logits, n))
-        course_fail("%s", ct_error_message(context));
+    draw_uniform(context, u, DRAWS, 1), draw_uniform(context, logits, n, 2.2);
     sample_all(logits, n, temperature, top_k, u, DRAWS, tokens);
     for (int i = 0; i < DRAWS; i++) counts[checked(tokens[i], n)]++;
     probabilities(logits, n, temperature, top_k, -1, p);
@@ -660,8 +664,7 @@ static void generate_test(ct_context *context) {
                   top_k = trial == 2 ? 3 : 0;
         const double temperature = trial == 0 ? 0 : between(context, 0.6, 1.5);
         draw_decoder(context, 1);
-        if (!ct_to_f64(ct_rand(context, CT_F64, CT_SHAPE(CONTEXT)), u, CONTEXT))
-            course_fail("%s", ct_error_message(context));
+        draw_uniform(context, u, CONTEXT, 1);
         for (int i = 0; i < n; i++)
             prompt_tokens[i] = (int)ct_random_below(context, decoder.vocabulary);
         generate_right(prompt_tokens, n, count, temperature, top_k, u, right);
