@@ -113,13 +113,22 @@ def lines_of(gradings):
     return "".join(json.dumps(graded) + "\n" for graded in gradings)
 
 
-def read_gradings(path):
+def read_gradings(path, unfinished=False):
+    """The gradings of a file. An unfinished one may be missing, and its last line may have been cut short."""
     try:
-        return [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
+        text = Path(path).read_bytes()
     except OSError as error:
+        if unfinished and isinstance(error, FileNotFoundError):
+            return []
         raise Trouble(f"cannot read {path}: {error.strerror}") from None
+    whole = text[:text.rfind(b"\n") + 1] if unfinished and text.startswith(b'{"') else text
+    try:
+        gradings = [json.loads(line) for line in whole.splitlines()]
     except ValueError:
-        raise Trouble(f"{path} is no file of gradings: grade --json writes one") from None
+        gradings = [None]
+    if not all(isinstance(graded, dict) and {"exercise", "seed", "tests"} <= graded.keys() for graded in gradings):
+        raise Trouble(f"{path} is no file of gradings: grade --json writes one")
+    return gradings
 
 
 def write_whole(path, text):

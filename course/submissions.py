@@ -8,7 +8,6 @@ import concurrent.futures
 import contextlib
 import csv
 import io
-import json
 import os
 import re
 import traceback
@@ -16,7 +15,7 @@ from pathlib import Path
 
 import alike
 import page
-from marks import Trouble, lines_of, printable, shown_to_student, write_whole
+from marks import Trouble, lines_of, printable, read_gradings, shown_to_student, write_whole
 
 # One file to grade. `path` is what is graded: a file, or the folder of an exercise.c. If `why` is a sentence there is nothing to grade.
 Submission = collections.namedtuple("Submission", "name exercise path why")
@@ -196,7 +195,7 @@ class Kept:
         self.submissions, self.before = submissions, {}
         if not path:
             return
-        known = {(kept.get("name"), kept["exercise"]): kept for kept in whole_lines(path)}
+        known = {(kept.get("name"), kept["exercise"]): kept for kept in read_gradings(path, unfinished=True)}
         for number, submission in enumerate(submissions):
             kept = submission.exercise and known.get((submission.name, submission.exercise.name))
             if kept and kept.get("key") == self.keys[number]:
@@ -213,24 +212,6 @@ class Kept:
             file.flush()
             os.fsync(file.fileno())
         return graded
-
-
-def whole_lines(path):
-    """The gradings of a file whose last line may have been cut short."""
-    try:
-        with open(path, "rb") as file:
-            text = file.read()
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise Trouble(f"cannot read {path}: {error.strerror}") from None
-    if text and text[:1] != b"{":
-        raise Trouble(f"{path} is no file of gradings, and would be replaced")
-    with_end = text[:text.rfind(b"\n") + 1]
-    try:
-        return [json.loads(line) for line in with_end.splitlines()]
-    except ValueError:
-        raise Trouble(f"{path} is no file of gradings, and would be replaced") from None
 
 
 class Pages:

@@ -148,11 +148,14 @@ def refused(build):
                               text=True, timeout=600)
         if done.returncode != 2 or "cannot write" not in done.stderr or "10/10" in done.stdout:
             return f"{done.stdout} {done.stderr}"
-        letter = Path(place) / "letter"
-        letter.write_text("Dear Ada,\n")
-        done = subprocess.run([GRADE, "--build", str(build.folder), "1", "--all", folder, "--json", letter], capture_output=True, text=True, timeout=600)
-        kept = letter.read_text() == "Dear Ada,\n"
-    return None if done.returncode == 2 and kept and "is no file of gradings" in done.stderr else f"{kept} {done.stdout} {done.stderr}"
+        other = Path(place) / "other"
+        for text in ("Dear Ada,\n", "Dear Ada,", "{}\n", "[1]\n", "\n"):
+            other.write_text(text)
+            done = subprocess.run([GRADE, "--build", str(build.folder), "1", "--all", folder, "--json", other, "--seed", "random"], capture_output=True,
+                                  text=True, timeout=600)
+            if done.returncode != 2 or other.read_text() != text or "is no file of gradings" not in done.stderr:
+                return f"{text!r}: {done.stdout} {done.stderr}"
+    return None
 
 
 def goes_on(build):
@@ -205,7 +208,7 @@ class Tags(html.parser.HTMLParser):
 
 PLAIN = {"html", "head", "meta", "title", "style", "body", "p", "h1", "h2", "table", "tr", "td", "th", "pre", "figure", "figcaption", "svg", "rect", "text"}
 HARMLESS = {"lang", "charset", "http-equiv", "content", "name", "class", "style", "width", "height", "viewbox", "role", "x", "y", "text-anchor"}
-OUTPUT = "</pre></style><script>alert(1)</script><img src=http://example.org/x onerror=alert(1)>&amp;"
+OUTPUT = "\u202e</pre></style><script>alert(1)</script><img src=http://example.org/x onerror=alert(1)>&amp;"
 
 
 def feedback(build):
@@ -224,7 +227,7 @@ def feedback(build):
         return f"{done.returncode} {sorted(found)} {done.stderr}"
     for name, text in found.items():
         tags, full = Tags(text), "10/10" in text
-        shown = [words in tags.text for words in (OUTPUT, "1 + y^2 is written for 1 - y^2", "neuron_by_hand")]
+        shown = [words in tags.text for words in (OUTPUT.replace("\u202e", "?"), "1 + y^2 is written for 1 - y^2", "neuron_by_hand")]
         if tags.wrong or not tags.seen <= PLAIN or not tags.attributes <= HARMLESS or shown != [not full, not full, True]:
             return f"{name}: {tags.wrong} {tags.seen - PLAIN} {tags.attributes - HARMLESS} {shown}"
         if not full and ("svg" not in tags.seen or "must be" not in tags.text):

@@ -103,7 +103,8 @@ def refused(folder):
     """What is no file of gradings is said to be none."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "grading.json"
-        for text, words in ((None, "cannot read"), ("{", "is no file of gradings"), ("", "has no grading")):
+        for text, words in ((None, "cannot read"), ("{", "is no file of gradings"), ("1\n", "is no file of gradings"), ("{}\n", "is no file of gradings"),
+                            ("", "has no grading")):
             if text is not None:
                 path.write_text(text)
             done = subprocess.run([COURSE / "adapt", "gradescope", path, Path(place) / "results.json"], capture_output=True, text=True, timeout=60)
