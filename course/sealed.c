@@ -137,18 +137,25 @@ static size_t last_changed(const unsigned char *at, const unsigned char *right, 
     return bytes;
 }
 
+/* Whether a guard has changed; `said` becomes a sentence about it. */
+static bool is_written_beside(const char *name, const unsigned char *data, size_t bytes,
+                              size_t element, const unsigned char *right, size_t guard,
+                              char said[256]) {
+    const size_t behind = first_changed(data + bytes, right, guard),
+                 before = last_changed(data - guard, right, guard), n = bytes / element;
+    const long long place = behind < guard ? (long long)(n + behind / element)
+                                           : -(long long)((guard - before) / element + 1);
+    if (behind == guard && !before) return false;
+    snprintf(said, 256, "%s has %zu elements, 0 to %lld, and element %lld is written", name, n,
+             (long long)n - 1, place);
+    return true;
+}
+
 static void check_guards(const char *name, const unsigned char *data, size_t bytes, size_t element,
                          const unsigned char *right, size_t guard) {
-    const size_t behind = first_changed(data + bytes, right, guard),
-                 before = last_changed(data - guard, right, guard);
-    const size_t n = bytes / element;
-    const char *word = "writes out of bounds";
-    if (behind < guard)
-        sealed_says(word, "%s has %zu elements, 0 to %lld, and element %zu is written", name, n,
-                    (long long)n - 1, n + behind / element);
-    if (before)
-        sealed_says(word, "%s has %zu elements, 0 to %lld, and element -%zu is written", name, n,
-                    (long long)n - 1, (guard - before) / element + 1);
+    char said[256];
+    if (is_written_beside(name, data, bytes, element, right, guard, said))
+        sealed_says("writes out of bounds", "%s", said);
 }
 
 static guarded *guarded_new(const char *name, size_t element, bool constant) {
@@ -207,6 +214,18 @@ const double *sealed_input(const char *name, message *in, int64_t *n) {
 }
 double *sealed_array(const char *name, message *in, int64_t *n) {
     return sealed_items(name, in, sizeof(double), false, n);
+}
+
+void sealed_put_beside(const char *name, message *out) {
+    char said[256] = "";
+    for (guarded *array = arrays; array; array = array->next)
+        if (array->call == NO_CALL && !strcmp(array->name, name) &&
+            is_written_beside(array->name, array->data, array->bytes, array->element, array->guard,
+                              GUARD, said)) {
+            memcpy(array->data - GUARD, array->guard, GUARD);
+            memcpy(array->data + array->bytes, array->guard, GUARD);
+        }
+    put_text(out, said);
 }
 
 /* Ends the arrays of a call. */

@@ -31,6 +31,10 @@ extern const sealed_function sealed_functions[];
  * function may only read an input; *n is the number of its numbers. */
 const double *sealed_input(const char *name, message *in, int64_t *n);
 double *sealed_array(const char *name, message *in, int64_t *n);
+
+/* Puts a sentence about what is written out of bounds of this array, or an empty text, and puts its
+ * guards right: the judge then decides what it costs, where it would end the test. */
+void sealed_put_beside(const char *name, message *out);
 /* Of elements of any size, which the student's function may write to unless they are constant. */
 void *sealed_items(const char *name, message *in, size_t element, bool constant, int64_t *n);
 

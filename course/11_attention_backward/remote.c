@@ -1,6 +1,9 @@
 /* The names of exercise.h, which stand for the submission's. */
 #include "../remote.h"
+#include "beside.h"
 #include "exercise.h"
+
+char written_beside[RESULTS][160];
 
 typedef struct {
     double *at;
@@ -38,5 +41,6 @@ void attention_backward(const attention_values *a, const attention_gradients *gr
     for (int i = 0; i < OUTS; i++) put_array(m, out[i].at, out[i].n);
     message *got = remote_call(NULL);
     for (int i = 0; i < OUTS; i++) get_array(got, out[i].at, out[i].n);
+    for (int i = 0; i < OUTS; i++) get_text(got, written_beside[i], sizeof written_beside[i]);
     remote_end(got);
 }

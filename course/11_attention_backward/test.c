@@ -2,6 +2,7 @@
  * goes back through, given the student's own results of the steps before it: a mistake costs the
  * points of its own step only. */
 #include "../course.h"
+#include "beside.h"
 #include "exercise.h"
 
 #include <math.h>
@@ -49,6 +50,7 @@ typedef struct {
     ct_tensor *x, *w_in, *b_in, *w_out, *b_out, *q, *k, *v, *P, *O, *dy;
     ct_tensor *right[STEPS]; /* the right result of each step */
     ct_tensor *yours[STEPS];
+    char beside[STEPS][160]; /* what it has written out of bounds */
 } problem;
 
 static ct_shape shape_of(const problem *p, int step) {
@@ -253,6 +255,7 @@ static void solve(problem *p, bool causal) {
                                            .dx_paths = out[DX_PATHS],
                                            .dx = out[DX]};
     attention_backward(&values, &gradients);
+    memcpy(p->beside, written_beside, sizeof p->beside);
     for (int i = 0; i < 9; i++) free(array[i]);
 }
 
@@ -375,6 +378,7 @@ static void check_step(const problem *p, int step) {
     char text[160], what[320];
     if (!is_there(p, step))
         course_fail("not written yet: %s holds what it held before", names[step]);
+    if (*p->beside[step]) course_fail("writes out of bounds: %s", p->beside[step]);
     ct_tensor *right = wanted(p, step);
     const unsigned before = nan_before(p, step) ? 0 : wrong_before(p, step);
     snprintf(what, sizeof what, "%s of %s%s%s%s", names[step], p->what,
@@ -418,12 +422,14 @@ static void three_paths(ct_context *context) { check(context, BIT(DX_PATHS) | BI
  * steps are not written. */
 static void check_all(const problem *p) {
     unsigned right = 0, wrong = 0, follow = 0, missing = 0, derived = 0;
-    for (int i = 0; i < STEPS; i++)
+    for (int i = 0; i < STEPS; i++) {
+        if (*p->beside[i]) course_fail("writes out of bounds: %s", p->beside[i]);
         if (!is_there(p, i)) missing |= BIT(i);
         else if (equal(p->yours[i], p->right[i])) right |= BIT(i);
         else if (has_nan(p, i) && (nan_before(p, i) || gaps_of(p, i).derived)) derived |= BIT(i);
         else if (equal(p->yours[i], wanted(p, i))) follow |= BIT(i);
         else wrong |= BIT(i);
+    }
     char text[4][160];
     if (missing)
         course_fail("not written yet: %s%s%s", list_of(missing, text[0]),
