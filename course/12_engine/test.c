@@ -1,5 +1,5 @@
 /* The engine against derivatives that are written out here, on graphs that are each difficult in
- * another way. */
+ * another way. The numbers of leaves are drawn by the seed. */
 #include "../course.h"
 #include "exercise.h"
 
@@ -42,60 +42,72 @@ static void gradient(const tape *t, const char *what, value a, double expected, 
     course_hint("%s", "");
 }
 
+/* A number between 0.3 and 1.3, of either sign. */
+static double draw(ct_context *context) {
+    const double u = ct_item(course_randn(context, CT_SCALAR)),
+                 size = 0.3 + fabs(u) - floor(fabs(u));
+    return u < 0 ? -size : size;
+}
+
 /* ---- values ---- */
 
 static void forward(ct_context *context) {
-    (void)context;
     tape *t = new_tape();
-    value a = leaf(t, 3), b = leaf(t, -2), sum = add(t, a, b), product = mul(t, a, b),
+    const double x = draw(context), y = draw(context);
+    value a = leaf(t, x), b = leaf(t, y), sum = add(t, a, b), product = mul(t, a, b),
           e = exp_of(t, b), h = tanh_of(t, a), square = mul(t, a, a);
-    data(t, "a leaf of 3", a, 3), data(t, "a leaf of -2", b, -2);
-    data(t, "3 + -2", sum, 1), data(t, "3 * -2", product, -6);
-    data(t, "exp(-2)", e, exp(-2)), data(t, "tanh(3)", h, tanh(3)), data(t, "3 * 3", square, 9);
+    data(t, "a leaf a", a, x), data(t, "a leaf b", b, y);
+    data(t, "a + b", sum, x + y), data(t, "a * b", product, x * y);
+    data(t, "exp(b)", e, exp(y)), data(t, "tanh(a)", h, tanh(x)), data(t, "a * a", square, x * x);
     expect("the gradient of a before any backward", value_grad(t, a), 0);
     /* more than any first allocation has room for */
-    value many = leaf(t, 0);
-    for (int i = 0; i < 100000; i++) many = add(t, many, b);
+    value many = leaf(t, 0), two = leaf(t, -2);
+    for (int i = 0; i < 100000; i++) many = add(t, many, two);
     data(t, "the sum of 100,000 times -2", many, -200000);
-    data(t, "the first leaf after 100,000 more values", a, 3);
+    data(t, "the first leaf after 100,000 more values", a, x);
     tape *other = new_tape();
     value c = leaf(other, 7);
-    data(t, "the first tape's 3 after a second tape was made", a, 3);
+    data(t, "the first tape's first leaf after a second tape was made", a, x);
     data(other, "the second tape's 7", c, 7);
     tape_free(other), tape_free(t);
 }
 
-/* The example of README.md, exercise 01's neuron. */
-static void neuron(ct_context *context) {
-    (void)context;
+static void check_neuron(double w0, double x0, double b0) {
     tape *t = new_tape();
-    value w = leaf(t, 2), x = leaf(t, 0.5), b = leaf(t, log(2) - 1), wx = mul(t, w, x),
-          z = add(t, wx, b), y = tanh_of(t, z);
-    data(t, "tanh(w x + b)", y, 0.6);
+    value w = leaf(t, w0), x = leaf(t, x0), b = leaf(t, b0), wx = mul(t, w, x), z = add(t, wx, b),
+          y = tanh_of(t, z);
+    const double z0 = w0 * x0 + b0, slope = 1 - tanh(z0) * tanh(z0);
+    data(t, "tanh(w x + b)", y, tanh(z0));
     tape_backward(t, y);
     gradient(t, "the gradient of y itself", y, 1, NAN, "");
-    gradient(t, "the gradient of z = w x + b", z, 0.64, 1 - log(2) * log(2),
+    gradient(t, "the gradient of z = w x + b", z, slope, 1 - z0 * z0,
              "this is 1 - z^2: the derivative of tanh(z) is 1 - tanh(z)^2");
-    gradient(t, "the gradient of w x", wx, 0.64, NAN, "");
-    gradient(t, "the gradient of b", b, 0.64, NAN, "");
-    gradient(t, "the gradient of w", w, 0.32, 1.28, "this is the gradient of x");
-    gradient(t, "the gradient of x", x, 1.28, 0.32, "this is the gradient of w");
+    gradient(t, "the gradient of w x", wx, slope, NAN, "");
+    gradient(t, "the gradient of b", b, slope, NAN, "");
+    gradient(t, "the gradient of w", w, slope * x0, slope * w0, "this is the gradient of x");
+    gradient(t, "the gradient of x", x, slope * w0, slope * x0, "this is the gradient of w");
     tape_free(t);
 }
 
+/* The example of README.md, exercise 01's neuron; then others. */
+static void neuron(ct_context *context) {
+    check_neuron(2, 0.5, log(2) - 1);
+    for (int i = 0; i < 3; i++) check_neuron(draw(context), draw(context), draw(context));
+}
+
 static void chain(ct_context *context) {
-    (void)context;
     tape *t = new_tape();
-    value x = leaf(t, -0.4), e = exp_of(t, x), h = tanh_of(t, e), y = exp_of(t, h);
+    const double x0 = draw(context), z0 = draw(context);
+    value x = leaf(t, x0), e = exp_of(t, x), h = tanh_of(t, e), y = exp_of(t, h);
     tape_backward(t, y);
-    const double ex = exp(-0.4), hx = tanh(ex);
-    data(t, "exp(tanh(exp(-0.4)))", y, exp(hx));
+    const double ex = exp(x0), hx = tanh(ex);
+    data(t, "exp(tanh(exp(x)))", y, exp(hx));
     gradient(t, "the gradient of tanh(...)", h, exp(hx), NAN, "");
     gradient(t, "the gradient of exp(x)", e, exp(hx) * (1 - hx * hx), 1 - hx * hx,
              "this is the last factor alone: the chain rule multiplies it by what has arrived");
     gradient(t, "the gradient of x", x, exp(hx) * (1 - hx * hx) * ex, NAN, "");
-    value z = leaf(t, 0.3), at = z;
-    double derivative = 1, here = 0.3;
+    value z = leaf(t, z0), at = z;
+    double derivative = 1, here = z0;
     for (int i = 0; i < 30; i++) {
         at = tanh_of(t, at), here = tanh(here);
         derivative *= 1 - here * here;
@@ -108,20 +120,20 @@ static void chain(ct_context *context) {
 /* ---- several uses ---- */
 
 static void diamond(ct_context *context) {
-    (void)context;
     tape *t = new_tape();
+    const double x0 = draw(context), u0 = draw(context);
     /* x is used by two, and both by one */
-    value x = leaf(t, 0.7), e = exp_of(t, x), h = tanh_of(t, x), y = mul(t, e, h);
+    value x = leaf(t, x0), e = exp_of(t, x), h = tanh_of(t, x), y = mul(t, e, h);
     tape_backward(t, y);
-    const double ex = exp(0.7), hx = tanh(0.7);
+    const double ex = exp(x0), hx = tanh(x0);
     gradient(t, "the gradient of x in exp(x) tanh(x)", x, ex * hx + ex * (1 - hx * hx), ex * hx,
              "this is the path through exp alone");
     tape_free(t);
     /* a is complete only when the short path and the long one have arrived */
     t = new_tape();
-    value u = leaf(t, 0.5), a = exp_of(t, u), b = exp_of(t, a), c = tanh_of(t, b), z = add(t, a, c);
+    value u = leaf(t, u0), a = exp_of(t, u), b = exp_of(t, a), c = tanh_of(t, b), z = add(t, a, c);
     tape_backward(t, z);
-    const double ax = exp(0.5), bx = exp(ax), cx = tanh(bx), da = 1 + (1 - cx * cx) * bx;
+    const double ax = exp(u0), bx = exp(ax), cx = tanh(bx), da = 1 + (1 - cx * cx) * bx;
     gradient(t, "with a = exp(u): the gradient of a in a + tanh(exp(a))", a, da, NAN, "");
     gradient(t, "with a = exp(u): the gradient of u in a + tanh(exp(a))", u, da * ax, (1 + da) * ax,
              "here a has sent to u twice, the first time before all had arrived at a: a value must "
@@ -130,16 +142,16 @@ static void diamond(ct_context *context) {
 }
 
 static void many_uses(ct_context *context) {
-    (void)context;
     static const char *const last = "this is one use alone: = for +=";
     tape *t = new_tape();
-    value x = leaf(t, 3), twice = add(t, x, x);
+    const double y0 = draw(context);
+    value x = leaf(t, draw(context)), twice = add(t, x, x);
     tape_backward(t, twice);
     gradient(t, "the gradient of x in x + x", x, 2, 1, last);
-    value y = leaf(t, 3), square = mul(t, y, y);
+    value y = leaf(t, y0), square = mul(t, y, y);
     tape_backward(t, square);
-    gradient(t, "the gradient of y in y y", y, 6, 3, last);
-    value z = leaf(t, 0.5), one = leaf(t, 1), sum = leaf(t, 0);
+    gradient(t, "the gradient of y in y y", y, 2 * y0, y0, last);
+    value z = leaf(t, draw(context)), one = leaf(t, 1), sum = leaf(t, 0);
     for (int i = 1; i <= 1000; i++) sum = add(t, sum, mul(t, z, leaf(t, i)));
     tape_backward(t, mul(t, sum, one));
     gradient(t, "the gradient of z in z + 2 z + ... + 1000 z", z, 500500, 1000, last);
@@ -148,12 +160,12 @@ static void many_uses(ct_context *context) {
 
 /* Values that `from` was not computed from. */
 static void elsewhere(ct_context *context) {
-    (void)context;
     tape *t = new_tape();
-    value x = leaf(t, 2), y = leaf(t, 5), middle = mul(t, x, x), beside = exp_of(t, x),
+    const double x0 = draw(context);
+    value x = leaf(t, x0), y = leaf(t, draw(context)), middle = mul(t, x, x), beside = exp_of(t, x),
           later = mul(t, middle, y);
     tape_backward(t, middle);
-    gradient(t, "backward from x^2: the gradient of x", x, 4, NAN, "");
+    gradient(t, "backward from x^2: the gradient of x", x, 2 * x0, NAN, "");
     gradient(t, "the gradient of exp(x), which x^2 was not computed from", beside, 0, NAN, "");
     gradient(t, "the gradient of what was computed from x^2 later", later, 0, 1,
              "backward begins at `from`, and not at what was recorded last");
@@ -179,17 +191,17 @@ static void elsewhere(ct_context *context) {
 /* ---- several backwards ---- */
 
 static void accumulate(ct_context *context) {
-    (void)context;
     tape *t = new_tape();
-    value x = leaf(t, 0.5), a = mul(t, x, x), b = exp_of(t, a), c = tanh_of(t, a);
-    const double da = exp(0.25), dc = 1 - tanh(0.25) * tanh(0.25);
+    const double x0 = draw(context), a0 = x0 * x0;
+    value x = leaf(t, x0), a = mul(t, x, x), b = exp_of(t, a), c = tanh_of(t, a);
+    const double da = exp(a0), dc = 1 - tanh(a0) * tanh(a0), dx = 2 * x0;
     tape_backward(t, b);
-    gradient(t, "the gradient of x after one backward", x, da, NAN, "");
+    gradient(t, "the gradient of x after one backward", x, da * dx, NAN, "");
     tape_backward(t, b);
     static const char *const stale = "the second backward has sent once more what the first had "
                                      "left in the values between";
-    gradient(t, "the gradient of x after two backwards from the same value", x, 2 * da, 3 * da,
-             stale);
+    gradient(t, "the gradient of x after two backwards from the same value", x, 2 * da * dx,
+             3 * da * dx, stale);
     gradient(t, "the gradient of a after two backwards from the same value", a, 2 * da, 3 * da,
              stale);
     gradient(t, "the gradient of b after two backwards from it", b, 2, 1,
@@ -197,39 +209,38 @@ static void accumulate(ct_context *context) {
     tape_backward(t, c);
     gradient(t, "the gradient of a after two backwards from b and one from c", a, 2 * da + dc, NAN,
              "");
-    gradient(t, "the gradient of x after two backwards from b and one from c", x, 2 * da + dc, NAN,
-             "");
+    gradient(t, "the gradient of x after two backwards from b and one from c", x,
+             (2 * da + dc) * dx, NAN, "");
     tape_free(t);
 }
 
 static void zero(ct_context *context) {
-    (void)context;
     tape *t = new_tape();
-    value x = leaf(t, 0.5), three = leaf(t, 3), a = exp_of(t, x), y = mul(t, a, three);
-    const double dy = 3 * exp(0.5);
+    const double x0 = draw(context), factor = draw(context);
+    value x = leaf(t, x0), k = leaf(t, factor), a = exp_of(t, x), y = mul(t, a, k);
+    const double dy = factor * exp(x0);
     tape_backward(t, y);
     tape_zero_grad(t);
     gradient(t, "the gradient of x after zeroing", x, 0, NAN, "");
     gradient(t, "the gradient of exp(x), no leaf, after zeroing", a, 0, NAN, "");
-    data(t, "3 exp(x) after zeroing", y, dy);
+    data(t, "k exp(x) after zeroing", y, dy);
     tape_backward(t, y);
     gradient(t, "the gradient of x after zeroing and another backward", x, dy, 2 * dy,
              "the gradients of before are still in it");
     value z = mul(t, y, x); /* a tape may grow after backward */
     tape_zero_grad(t);
     tape_backward(t, z);
-    gradient(t, "the gradient of x in 3 exp(x) x, of which part was recorded after a backward", x,
-             1.5 * dy, NAN, "");
+    gradient(t, "the gradient of x in k exp(x) x, of which part was recorded after a backward", x,
+             (1 + x0) * dy, NAN, "");
     tape_free(t);
 }
 
 /* ---- long graphs ---- */
 
 static void long_graphs(ct_context *context) {
-    (void)context;
     /* 2^60 paths */
     tape *t = new_tape();
-    value x = leaf(t, 1), y = x;
+    value x = leaf(t, draw(context)), y = x;
     for (int i = 0; i < 60; i++) y = add(t, y, y);
     tape_backward(t, y);
     gradient(t, "the gradient of x after 60 times y = y + y", x, ldexp(1, 60), NAN, "");
