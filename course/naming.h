@@ -420,21 +420,24 @@ static void explain(const suspicion *s) {
     find_dependence(s, depends, sizeof depends);
 }
 
+/* The result for the same inputs with this set of numbers beside the arrays, of which each call has
+ * the same ones; NULL: it is none to compare. */
+static double *values_beside(const suspicion *s, int set) {
+    remote_guards(set);
+    ct_tensor *out = again(s, s->in, s->arg);
+    return out && same_shape(out, s->got) ? values_of("comparing", out) : NULL;
+}
+
 /* Whether the same inputs give another result if other numbers stand beside the arrays: then a
  * number beside one was read. The same code on the same numbers gives the same bits. */
 static bool reads_beside(const suspicion *s) {
-    ct_tensor *same = again(s, s->in, s->arg);
-    if (!same || !same_shape(same, s->got)) return false;
-    remote_guards(1);
-    ct_tensor *other = again(s, s->in, s->arg);
+    double *first = values_beside(s, 0), *second = values_beside(s, 0),
+           *other = values_beside(s, 1);
+    const size_t bytes = (size_t)ct_numel(s->got) * sizeof *first;
+    const bool reads = first && second && other && memcmp(first, second, bytes) == 0 &&
+                       memcmp(first, other, bytes) != 0;
     remote_guards(0);
-    if (!other || !same_shape(same, other)) return false;
-    const int64_t n = ct_numel(same);
-    double *a = values_of("comparing", same), *b = values_of("comparing", other),
-           *got = values_of("comparing", s->got);
-    const size_t bytes = (size_t)n * sizeof *a;
-    const bool reads = memcmp(a, got, bytes) == 0 && memcmp(a, b, bytes) != 0;
-    free(a), free(b), free(got);
+    free(first), free(second), free(other);
     return reads;
 }
 

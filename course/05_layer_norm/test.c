@@ -417,6 +417,11 @@ static void shapes(ct_context *context) {
     operands same = random_operands(context, CT_SHAPE(2, 3));
     same.in[0] = course_f64(context, CT_SHAPE(2, 3), (double[]){7, 7, 7, 0, 0, 0});
     as_the_reference("layer_norm of a row of equal numbers", same, 1e-12);
+    /* each row beside rows of quite other sizes */
+    operands other = random_operands(context, CT_SHAPE(3, 4));
+    ct_tensor *size = course_f64(context, CT_SHAPE(3, 1), (double[]){1e3, 1, -1e-2});
+    other.in[0] = ref_mul(other.in[0], size);
+    as_the_reference("layer_norm of rows that differ in size", other, 1e-11);
 }
 
 /* Moving a row does not change its norm. Each number here is exact in f64; its square is not. */
