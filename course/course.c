@@ -475,6 +475,23 @@ static ct_tensor *gradients_of(const char *what, ct_fn fn, void *arg, ct_tensor 
     return out;
 }
 
+void course_name_gradient(const ct_op *op, const void *attrs, ct_tensor *const *in, int n,
+                          const course_wrong_gradient *known, int count) {
+    ct_tensor *leaf[MOST_INPUTS];
+    course_hint("%s", "");
+    if (!nothing(wrongs)) return;
+    memcpy(leaf, in, (size_t)n * sizeof *in);
+    for (int i = 0; i < count; i++)
+        leaf[known[i].input] = ct_set_requires_grad(made(ref_copy(in[known[i].input])), true);
+    ct_tensor *out = ct_apply(op, leaf, n, attrs),
+              *g = out ? course_randn(context, ct_shape_of(out)) : NULL;
+    const bool ran = out && ct_backward_with(&out, &g, 1, (ct_backward_opts){false});
+    for (int i = 0; i < count && ran && !*hint; i++)
+        if (course_same(ct_grad(leaf[known[i].input]), known[i].of(in, g, attrs), 1e-9))
+            course_hint("%s", known[i].what);
+    if (ct_error(context)) ct_error_clear(context); /* which the check that follows finds, too */
+}
+
 /* A function of the judge's, at inputs of which number `which` is moved by a multiple of u. */
 typedef struct {
     ct_fn fn;

@@ -124,6 +124,19 @@ void course_gradient(const char *what, const ct_op *op, const void *attrs, ct_te
 void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const *in, int n,
                         ct_gradcheck_opts opts);
 
+/* A wrong gradient that has a name: that of `input` for a cotangent g of the result, or NULL for
+ * inputs that do not allow it. */
+typedef struct {
+    const char *what; /* a sentence: "in dw stands x for z" */
+    int input;
+    ct_tensor *(*of)(ct_tensor *const *in, ct_tensor *g, const void *attrs);
+} course_wrong_gradient;
+
+/* If a gradient of ct_apply(op, in, n, attrs) is one of these wrong ones, its name becomes the hint
+ * for the check that follows; otherwise the hint is empty. */
+void course_name_gradient(const ct_op *op, const void *attrs, ct_tensor *const *in, int n,
+                          const course_wrong_gradient *known, int count);
+
 /* Compares the gradients of ct_apply(op, in, n, attrs), for a cotangent of ones, with the numbers
  * that the exercise's text prints, as course_value does, with the hint. If an expected gradient is
  * NULL it is not compared. */

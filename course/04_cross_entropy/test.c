@@ -425,10 +425,39 @@ static void large_gradient(ct_context *context, const char *what, const int64_t 
     course_gradient_as(what, by_you, by_reference, &b, &b.logits, 1, 1e-9);
 }
 
+/* (softmax - the target of row `of`, or of each row) g / N for rows that are not ignored */
+static ct_tensor *less_target_of(ct_tensor *const *in, ct_tensor *g, int64_t of, double over) {
+    ct_tensor *p = ref_softmax(in[0], -1);
+    const int64_t rows = ct_dim(in[0], 0), classes = ct_dim(in[0], 1), *target = ct_data_i64(in[1]);
+    double count = 0;
+    for (int64_t row = 0; row < rows; row++) count += target[row] >= 0;
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t at = target[of < 0 ? row : of];
+        double *x = ct_data_f64(p) + row * classes;
+        if (at >= 0) x[at] -= 1;
+        for (int64_t j = 0; j < classes; j++)
+            x[j] *= target[row] < 0 ? 0 : ct_item(g) / (over > 0 ? over : count);
+    }
+    return p;
+}
+static ct_tensor *first_target(ct_tensor *const *in, ct_tensor *g, const void *attrs) {
+    return (void)attrs, less_target_of(in, g, 0, 0);
+}
+static ct_tensor *over_all_rows(ct_tensor *const *in, ct_tensor *g, const void *attrs) {
+    return (void)attrs, less_target_of(in, g, -1, (double)ct_dim(in[0], 0));
+}
+static const course_wrong_gradient known[] = {
+    {"the first row's target is subtracted in every row: target[0] for target[row]", 0,
+     first_target},
+    {"it is divided by the number of all rows, and not of those that count", 0, over_all_rows},
+};
+
 /* A gradient is worth something only if the function is the right one. */
 static void check_gradient(const char *what, batch b) {
     course_forward_first("the forward whose gradient is asked for", &function, &b, &b.logits, 1,
                          1e-12);
+    course_name_gradient(&cross_entropy, &b.attrs, (ct_tensor *[]){b.logits, b.targets}, 2, known,
+                         sizeof known / sizeof *known);
     course_gradient(what, &cross_entropy, &b.attrs, (ct_tensor *[]){b.logits, b.targets}, 2,
                     (ct_gradcheck_opts){0});
 }

@@ -477,12 +477,85 @@ static void must_depend(ct_context *context, one_input f, const char *what) {
         course_fail("forward gives the same for every %s: its gradient can wait", what);
 }
 
+/* (x - mean) / sqrt(var + eps), or without the division, or without both */
+enum { WHOLE, OFF_MEAN, RAW };
+static ct_tensor *z_of(ct_tensor *x, const void *attrs, int kind) {
+    const ct_shape row = CT_DIMS(-1);
+    ct_tensor *off = ref_sub(x, ref_mean(x, row, true)),
+              *var = ref_mean(ref_mul(off, off), row, true);
+    const double eps = ((const layer_norm_attrs *)attrs)->eps;
+    return kind == RAW        ? x
+           : kind == OFF_MEAN ? off
+                              : ref_div(off, ref_sqrt(ref_add_scalar(var, eps)));
+}
+static ct_tensor *over_rows(ct_tensor *x) {
+    return ref_sum(ct_reshape(x, CT_SHAPE(-1, ct_dim(x, -1))), CT_DIMS(0), false);
+}
+static ct_tensor *x_for_z(ct_tensor *const *in, ct_tensor *g, const void *attrs) {
+    return over_rows(ref_mul(g, z_of(in[0], attrs, RAW)));
+}
+static ct_tensor *off_mean_for_z(ct_tensor *const *in, ct_tensor *g, const void *attrs) {
+    return over_rows(ref_mul(g, z_of(in[0], attrs, OFF_MEAN)));
+}
+static ct_tensor *weight_too_many(ct_tensor *const *in, ct_tensor *g, const void *attrs) {
+    return over_rows(ref_mul(ref_mul(g, in[1]), z_of(in[0], attrs, WHOLE)));
+}
+static ct_tensor *no_z(ct_tensor *const *in, ct_tensor *g, const void *attrs) {
+    return (void)in, (void)attrs, over_rows(g);
+}
+static ct_tensor *weight_in_bias(ct_tensor *const *in, ct_tensor *g, const void *attrs) {
+    return (void)attrs, over_rows(ref_mul(g, in[1]));
+}
+/* (h - mean(h) - z mean(h z)) / sqrt(var + eps), with one part left out */
+enum { DX_NO_MEAN, DX_NO_PRODUCT, DX_NO_BOTH, DX_NO_WEIGHT, DX_NO_ROOT };
+static ct_tensor *dx_without(ct_tensor *const *in, ct_tensor *g, const void *attrs, int part) {
+    const ct_shape row = CT_DIMS(-1);
+    ct_tensor *z = z_of(in[0], attrs, WHOLE), *h = part == DX_NO_WEIGHT ? g : ref_mul(g, in[1]),
+              *dx = h, *inverse = ref_div(z, z_of(in[0], attrs, OFF_MEAN));
+    if (part != DX_NO_MEAN && part != DX_NO_BOTH) dx = ref_sub(dx, ref_mean(h, row, true));
+    if (part != DX_NO_PRODUCT && part != DX_NO_BOTH)
+        dx = ref_sub(dx, ref_mul(z, ref_mean(ref_mul(h, z), row, true)));
+    return part == DX_NO_ROOT ? dx : ref_mul(dx, inverse);
+}
+#define WITHOUT(name, part)                                                                        \
+    static ct_tensor *name(ct_tensor *const *in, ct_tensor *g, const void *attrs) {                \
+        return dx_without(in, g, attrs, part);                                                     \
+    }
+WITHOUT(no_mean, DX_NO_MEAN)
+WITHOUT(no_product, DX_NO_PRODUCT)
+WITHOUT(no_both, DX_NO_BOTH)
+WITHOUT(no_weight, DX_NO_WEIGHT)
+WITHOUT(no_root, DX_NO_ROOT)
+
+static const course_wrong_gradient known[] = {
+    {"in dw stands x for z: dw is the sum of g z over the rows", 1, x_for_z},
+    {"in dw stands x - mean for z: 1 / sqrt(var + eps) is missing", 1, off_mean_for_z},
+    {"dw has the factor weight, which only h = g weight of dx has", 1, weight_too_many},
+    {"dw lacks the factor z: this is the gradient of the bias", 1, no_z},
+    {"db has the factor weight, which only h = g weight of dx has", 2, weight_in_bias},
+    {"dx lacks - mean(h): the mean of x depends on every x", 0, no_mean},
+    {"dx lacks - z mean(h z): the variance depends on every x", 0, no_product},
+    {"dx has neither - mean(h) nor - z mean(h z): mean and variance depend on every x", 0, no_both},
+    {"dx has g for h = g weight", 0, no_weight},
+    {"dx lacks the factor 1 / sqrt(var + eps)", 0, no_root},
+};
+/* Names the mistake in the gradient of this input. */
+static void name_gradient(const operands *o, int which) {
+    int first = 0, count = 0;
+    while (known[first].input != which) first++;
+    while (first + count < (int)(sizeof known / sizeof *known) &&
+           known[first + count].input == which)
+        count++;
+    course_name_gradient(&layer_norm, &o->attrs, o->in, 3, known + first, count);
+}
+
 static void gradient(ct_context *context, int which, const char *what) {
     const ct_shape all[] = {CT_SHAPE(3, 5), CT_SHAPE(2, 1, 4)};
     for (int i = 0; i < 2; i++) {
         one_input f = {random_operands(context, all[i]), which};
         must_depend(context, f, what);
         first_as_the_reference(f.o);
+        name_gradient(&f.o, which);
         course_own_forward(of_one_input_by_reference, &f);
         course_gradient_of(what, of_one_input, &f, &f.o.in[which], 1, (ct_gradcheck_opts){0});
     }
@@ -503,6 +576,7 @@ static void gradient_of_x(ct_context *context) {
     for (int i = 0; i < 3; i++) {
         first_as_the_reference(random_operands(context, all[i]));
         one_input f = {random_operands(context, all[i]), 0};
+        if (i == 0) name_gradient(&f.o, 0);
         course_own_forward(of_one_input_by_reference, &f);
         course_gradient_of("x", of_one_input, &f, &f.o.in[0], 1, (ct_gradcheck_opts){0});
     }
@@ -513,6 +587,7 @@ static void gradient_of_x(ct_context *context) {
 static void gradients_together(ct_context *context) {
     first_as_the_reference(random_operands(context, CT_SHAPE(3, 5)));
     operands o = random_operands(context, CT_SHAPE(3, 5));
+    course_name_gradient(&layer_norm, &o.attrs, o.in, 3, known, sizeof known / sizeof *known);
     course_own_forward(of_all_by_reference, &o.attrs);
     course_gradient("x, weight and bias", &layer_norm, &o.attrs, o.in, 3, (ct_gradcheck_opts){0});
     large_gradient(context, 0, "x of rows of 20,000");

@@ -267,10 +267,43 @@ static void large_gradient(ct_context *context, const char *what, bool causal, b
     course_gradient_as(what, by_you, by_reference, &causal, p.in, 4, 1e-9);
 }
 
+/* The gradient of q if ds is wrong in this way. */
+enum { D_WITHOUT_P, SCORES_FOR_P, NO_P, NO_D, D_OF_P };
+static ct_tensor *dq_with(ct_tensor *const *in, ct_tensor *g, const void *attrs, int kind) {
+    const bool causal = ((const masked_attention_attrs *)attrs)->causal;
+    ct_tensor *s = course_scores(in[0], in[1], in[2], 0), *seen = course_causal(s, causal, 0),
+              *real = in[3] ? ct_unsqueeze(in[3], 1) : NULL;
+    seen = seen && real ? ref_logical_and(seen, real) : real ? real : seen;
+    ct_tensor *p = ref_masked_softmax(s, seen, -1),
+              *dp = ref_matmul(g, ct_transpose(in[2], -1, -2));
+    ct_tensor *summed = kind == D_WITHOUT_P ? dp : kind == D_OF_P ? p : ref_mul(p, dp);
+    ct_tensor *off = kind == NO_D ? dp : ref_sub(dp, ref_sum(summed, CT_DIMS(-1), true));
+    ct_tensor *ds = kind == NO_P ? off : ref_mul(kind == SCORES_FOR_P ? s : p, off);
+    return ref_scale(ref_matmul(ds, in[1]), 1 / sqrt((double)ct_dim(in[0], -1)));
+}
+#define DQ_WITH(name, kind)                                                                        \
+    static ct_tensor *name(ct_tensor *const *in, ct_tensor *g, const void *attrs) {                \
+        return dq_with(in, g, attrs, kind);                                                        \
+    }
+DQ_WITH(d_without_p, D_WITHOUT_P)
+DQ_WITH(scores_for_p, SCORES_FOR_P)
+DQ_WITH(no_p, NO_P)
+DQ_WITH(no_d, NO_D)
+DQ_WITH(d_of_p, D_OF_P)
+static const course_wrong_gradient known[] = {
+    {"in ds = p (dp - D), D is the sum of dp, and must be that of p dp", 0, d_without_p},
+    {"in ds = p (dp - D) the scores stand for the weights p", 0, scores_for_p},
+    {"in ds = p (dp - D) the factor p is missing", 0, no_p},
+    {"in ds = p (dp - D), D is missing: a weight depends on every score of its row", 0, no_d},
+    {"in ds = p (dp - D), D is the sum of p, and must be that of p dp", 0, d_of_p},
+};
+
 /* A gradient is worth something only if the function is the right one. */
 static void check_gradient(const char *what, problem p) {
     course_forward_first("the forward that is differentiated", &function, &p.causal, p.in, 4,
                          1e-12);
+    course_name_gradient(&masked_attention, &(masked_attention_attrs){p.causal}, p.in, 4, known,
+                         sizeof known / sizeof *known);
     course_gradient(what, &masked_attention, &(masked_attention_attrs){p.causal}, p.in, 4,
                     (ct_gradcheck_opts){0});
 }
