@@ -13,7 +13,7 @@ programs_of = $(patsubst test_%.c,%,$(notdir $(wildcard tests/$(1)/test_*.c)))
 TESTS_OF_data = $(call programs_of,data) hooks
 TESTS_OF_diagnose = $(call programs_of,diagnose)
 TESTS_OF_ranks = $(call programs_of,ranks) disk_model hooks
-TESTS_OF_models = $(call programs_of,models) finetune
+TESTS_OF_models = $(call programs_of,models) documents finetune
 TESTS_OF_text = $(call programs_of,text)
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks text),$(TESTS_OF_$(f)))
 # Without ext/diagnose the other programs link this ct_gradcheck, a check without diagnoses.
@@ -101,7 +101,7 @@ LDFLAGS_test_watch = $(LDFLAGS_test_faults)
 LDFLAGS_test_module_types = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
 LDFLAGS_test_jacobian_calls = $(LDFLAGS_test_faults)
-$(foreach t,disk_model finetune run_log,$(BUILD)/tests/test_$(t)$(EXE)): $(PARTS_LIB)
+$(foreach t,disk_model documents finetune run_log,$(BUILD)/tests/test_$(t)$(EXE)): $(PARTS_LIB)
 $(BUILD)/tests/test_amx$(EXE): $(BUILD)/obj/tests/kernels/amx_avx512.o
 DIST_TESTS = $(filter $(addprefix $(BUILD)/tests/,test_dist$(EXE) test_dist_%),$(TESTS))
 $(foreach t,text_normalize text_faults,$(BUILD)/tests/test_$(t)$(EXE)): $(BUILD)/obj/tests/text/text_probe.o
