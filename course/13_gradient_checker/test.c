@@ -245,6 +245,15 @@ static void squares_mean(const double *x, const double *g, double *dx) {
     for (int i = 0; i < ROW; i++) dx[i] = 2 * c[0] * x[i] * (g[0] + g[1] + g[2] + g[3]) / ROW;
 }
 
+#define SQUARES_RIGHT                                                                              \
+    {"y = c x^2 for each, right", {ROW, ROW, squares, squares_right}, GRADIENT_RIGHT, NULL, NULL}
+#define SQUARES_WITH_MEAN                                                                          \
+    {"y = c x^2 for each, with the mean of g in place of g",                                       \
+     {ROW, ROW, squares, squares_mean},                                                            \
+     GRADIENT_WRONG,                                                                               \
+     NULL,                                                                                         \
+     NULL}
+
 static void hidden_by_a_sum(ct_context *context) {
     static const trial trials[] = {
         {"softmax, right", {ROW, ROW, softmax, softmax_right}, GRADIENT_RIGHT, NULL, NULL},
@@ -255,16 +264,8 @@ static void hidden_by_a_sum(ct_context *context) {
          NULL},
         {"softmax with dx = 0", {ROW, ROW, softmax, softmax_nothing}, GRADIENT_WRONG, NULL, NULL},
         {"softmax with dx = y g", {ROW, ROW, softmax, softmax_alone}, GRADIENT_WRONG, NULL, NULL},
-        {"y = c x^2 for each, right",
-         {ROW, ROW, squares, squares_right},
-         GRADIENT_RIGHT,
-         NULL,
-         NULL},
-        {"y = c x^2 for each, with the mean of g in place of g",
-         {ROW, ROW, squares, squares_mean},
-         GRADIENT_WRONG,
-         NULL,
-         NULL},
+        SQUARES_RIGHT,
+        SQUARES_WITH_MEAN,
     };
     TRY_ALL(context, trials);
 }
@@ -475,16 +476,8 @@ static void squares_noisy(const double *x, const double *g, double *dx) {
 
 static void not_deterministic(ct_context *context) {
     static const trial trials[] = {
-        {"y = c x^2 for each, right",
-         {ROW, ROW, squares, squares_right},
-         GRADIENT_RIGHT,
-         NULL,
-         NULL},
-        {"y = c x^2 for each, with the mean of g in place of g",
-         {ROW, ROW, squares, squares_mean},
-         GRADIENT_WRONG,
-         NULL,
-         NULL},
+        SQUARES_RIGHT,
+        SQUARES_WITH_MEAN,
         {"a forward that adds 1e-9 more in each call",
          {ROW, ROW, running, squares_right},
          NOT_DETERMINISTIC,
