@@ -407,6 +407,56 @@ static const sealed_op *op_named(const char *name) {
     sealed_give_up();
 }
 
+/* The ops of the exercise as they are called: backward writes its gradients into slots that have
+ * others on both sides. */
+enum { MOST_OPS = 16, SLOTS_AROUND = 16 };
+static ct_op called_ops[MOST_OPS];
+
+/* An op may ask which it is: it sees its own address. */
+static const ct_op *theirs(const ct_op *called) { return sealed_ops[called - called_ops].op; }
+
+static ct_tensor *forward_as_called(ct_call *call) {
+    const ct_op *called = call->op;
+    call->op = theirs(called);
+    ct_tensor *out = call->op->forward(call);
+    call->op = called;
+    return out;
+}
+
+static bool backward_between_guards(const ct_call *call, ct_tensor *const *cotangents,
+                                    ct_tensor **grad) {
+    ct_tensor *slots[SLOTS_AROUND + MOST_IN + SLOTS_AROUND], *const mark =
+                                                                 (ct_tensor *)(void *)slots;
+    enum { SLOTS = sizeof slots / sizeof *slots };
+    for (int i = 0; i < SLOTS; i++) {
+        const int of = i - SLOTS_AROUND;
+        slots[i] = of >= 0 && of < call->n ? grad[of] : mark;
+    }
+    ct_call own = *call;
+    own.op = theirs(call->op);
+    const bool done = own.op->backward(&own, cotangents, slots + SLOTS_AROUND);
+    for (int i = 0; i < SLOTS; i++) {
+        const int of = i - SLOTS_AROUND;
+        if (of >= 0 && of < call->n) grad[of] = slots[i];
+        else if (slots[i] != mark)
+            sealed_says("writes out of bounds",
+                        "grad of backward has %d elements, 0 to %d, and element %d is written",
+                        call->n, call->n - 1, of);
+    }
+    return done;
+}
+
+static const ct_op *called_op(const sealed_op *op) {
+    const int64_t at = op - sealed_ops;
+    if (at >= MOST_OPS) sealed_give_up();
+    if (!called_ops[at].name) {
+        called_ops[at] = *op->op;
+        if (op->op->forward) called_ops[at].forward = forward_as_called;
+        if (op->op->backward) called_ops[at].backward = backward_between_guards;
+    }
+    return &called_ops[at];
+}
+
 /* Answers with the inputs of a forward that it has changed, and nothing for the others. */
 static void tell_changes(ct_tensor *const *in, int n) {
     for (int i = 0; i < n; i++) {
@@ -441,8 +491,8 @@ static message_kind do_call(message *in) {
     const void *attrs = get_bytes(in, &size);
     if (in->broken || ct_error(context)) sealed_give_up();
     ct_rng_set(context, rng);
-    call.out =
-        op->op ? ct_apply(op->op, call.in, call.n, attrs) : op->function(call.in, call.n, attrs);
+    call.out = op->op ? ct_apply(called_op(op), call.in, call.n, attrs)
+                      : op->function(call.in, call.n, attrs);
     tell_changes(call.in, call.n);
     check_all("forward", slot, false);
     if (!call.out || ct_error(context)) {
