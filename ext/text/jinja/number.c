@@ -114,7 +114,8 @@ double cti_jinja_real_round(double x, int64_t digits) {
 /* ---- reading ---- */
 
 /* The text without white space around it and with ASCII digits. NULL if there is nothing, or a
- * character that is in no number. */
+ * character that is in no number: for int() and float() of Python also U+001C to U+001F, which
+ * str.isspace takes for white space. */
 static char *read_plain(cti_jinja_run *run, const cti_jinja_string *text) {
     size_t size = 0, length;
     char *out = cti_jinja_take(run, text->size + 1, 1);
@@ -122,7 +123,7 @@ static char *read_plain(cti_jinja_run *run, const cti_jinja_string *text) {
     bool ended = false;
     for (size_t i = 0; i < text->size; i += length) {
         uint32_t c = cti_utf8_get(text->at + i, &length);
-        if (cti_python_is_space(c)) {
+        if (cti_python_is_space(c) && (c < 0x1C || c > 0x1F)) {
             ended = ended || size;
             continue;
         }
