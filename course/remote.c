@@ -43,6 +43,12 @@ double remote_work(void) {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
+double judge_work(void) {
+    struct timespec time;
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)) return 0;
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
 void remote_limit(double seconds, const char *sentence) {
     limit_at = sentence ? remote_work() + seconds : INFINITY, limit_says = sentence;
 }

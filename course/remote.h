@@ -66,6 +66,7 @@ remote_memory_stats remote_memory(bool reset_peak);
 void remote_guards(int set);
 
 double remote_work(void); /* seconds of processor time that the submission has taken */
+double judge_work(void);  /* the same of this program */
 /* From now on a request ends the test with this sentence when the submission has worked for so
  * many seconds more; NULL: only the test's limit holds. */
 void remote_limit(double seconds, const char *sentence);
