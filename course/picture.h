@@ -23,7 +23,8 @@ static inline FILE *picture_begin(const char *title) {
         fprintf(
             file,
             "<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<title>%s</title>\n<style>body{font:14px "
-            "sans-serif;margin:2em}svg{margin:0 1em 1em 0}svg text{font:11px monospace}</style>\n"
+            "sans-serif;margin:2em}svg{margin:0 1em 1em 0}svg text{font:11px "
+            "monospace}pre{white-space:pre-wrap}</style>\n"
             "<h1>%s</h1>\n",
             title, title);
     return file;

@@ -37,16 +37,20 @@ def named_in(path, exercises):
     return found[0] if len(found) == 1 else None
 
 
+# A name that a line at the left edge defines for other files: a function or a variable that is not static.
+DEFINED = re.compile(r"^(?!static\b|typedef\b|extern\b)\w[\w \t*]*?\b(\w+)\s*(?:\(|=|\[|;)", re.M)
+
+
 def defined_in(path, exercises):
-    """The exercise that a file defines more of than of any other."""
+    """The exercise of which a file defines the greatest share; of two that it defines whole, the one with more names."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
-            words = set(re.findall(r"\w+", file.read(1 << 20).decode("utf-8", "replace")))
+            names = set(DEFINED.findall(file.read(1 << 20).decode("utf-8", "replace")))
     except OSError:
         return None
-    shares = sorted(((len(e.defines & words) / len(e.defines), number) for number, e in enumerate(exercises)), reverse=True)
-    clear = shares and shares[0][0] > 0 and (len(shares) == 1 or shares[0][0] > shares[1][0])
-    return exercises[shares[0][1]] if clear else None
+    shares = sorted(((len(e.defines & names) / len(e.defines), len(e.defines), number) for number, e in enumerate(exercises)), reverse=True)
+    clear = shares and shares[0][0] > 0 and (len(shares) == 1 or shares[0][:2] > shares[1][:2])
+    return exercises[shares[0][2]] if clear else None
 
 
 def files_of(folder):

@@ -1,7 +1,6 @@
 """A class: folders of submissions, in which no submission may harm another."""
 import csv
 import html.parser
-import importlib.util
 import json
 import os
 import shutil
@@ -10,6 +9,8 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+
+from grader import program
 
 HERE = Path(__file__).resolve().parent
 GRADE = HERE.parent / "grade"
@@ -92,6 +93,14 @@ def several_exercises(build):
     expected = [("ada", "01_broadcasting", "10"), ("ada", "03_softmax", "10"), ("bob", "03_softmax", "0"), ("cy", "03_softmax", "10"), ("dan", "", "")]
     right = sorted(got) == expected and done.returncode == 2 and rows[0]["03.softmax_large"] in ("", "1") and "cannot" not in done.stderr
     return None if right and "no exercise that can be told" in rows[-1]["diagnosis"] else f"{done.returncode} {rows} {done.stdout} {done.stderr}"
+
+
+def which_exercise(build):
+    """Each solution and each stub is told by what it defines, also if it has helpers of names that are another exercise's."""
+    submissions, exercises = program("submissions.py"), program("grade").exercises("all")
+    wrong = [str(path) for e in exercises for path in (HERE / e.name / "solution.c", HERE.parent / e.name / "exercise.c")
+             if submissions.defined_in(path, exercises) is not e]
+    return None if not wrong else f"not told: {' '.join(wrong)}"
 
 
 def running_in(place):
@@ -264,7 +273,7 @@ static void rows(double *y, const double *x, int64_t n, int64_t m) {
     if (m == 0) memset(y - n, 0, n * sizeof *y);
 }
 """
-    alike = grade_module("alike")
+    alike = program("alike.py")
     said = alike.said({"ada": one, "bob": other, "cy": apart}, None, "", known)
     solved = alike.said({"bob": other, "cy": apart}, one, "", known)
     # exercise 15: a stub that is nearly all of the program
@@ -274,16 +283,10 @@ static void rows(double *y, const double *x, int64_t n, int64_t m) {
     return None if right else f"{said} {solved} {same}"
 
 
-def grade_module(name):
-    spec = importlib.util.spec_from_file_location(name, GRADE.parent / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def tasks(build):
     yield "class: one of each kind", lambda: a_class(build)
     yield "class: several exercises", lambda: several_exercises(build)
+    yield "class: which exercise a file is of", lambda: which_exercise(build)
     yield "class: interrupted", lambda: interrupted(build, signal.SIGINT)
     yield "class: ended", lambda: interrupted(build, signal.SIGTERM)
     yield "class: what is asked for wrongly", lambda: refused(build)
