@@ -1,15 +1,12 @@
-# cotangent. `make help` lists the targets. This file builds the library, programs and examples, tests and installs;
-# the makefiles that it includes lie beside what they build.
+# cotangent. `make help` lists the targets. This file builds the library, programs and examples, and tests; the
+# makefiles that it includes lie beside what they build.
 
 # What an archive of the course sets, if this is one.
 -include course/handout.mk
 CC     ?= cc
 AR     ?= ar
 BUILD  ?= build
-PREFIX ?= /usr/local
 comma  := ,
-LIBDIR ?= $(PREFIX)/lib
-BINDIR ?= $(PREFIX)/bin
 # Without -g: line numbers are nine tenths of a library and of a program that is linked with it. OPT="-O3 -g" has them.
 OPT    ?= -O3
 # The user's own flags; they stand last, so that they win.
@@ -23,7 +20,9 @@ KERNEL_SANITIZE ?= $(SANITIZE)
 
 VERSION := $(shell awk '/define CT_VERSION_(MAJOR|MINOR|PATCH)/ {v = v (v == "" ? "" : ".") $$3} END {print v}' \
     include/cotangent/types.h)
+# What a program that was linked asks for: before 1.0 a minor version may change the interface.
 MAJOR   := $(firstword $(subst ., ,$(VERSION)))
+ABI     := $(if $(filter 0,$(MAJOR)),0.$(word 2,$(subst ., ,$(VERSION))),$(MAJOR))
 include packaging/target.mk
 
 STD ?= c11
@@ -73,8 +72,8 @@ PARTS_LIB = $(BUILD)/obj/programs/parts.a
 # Programs and examples that need a floor, which a build without it leaves out.
 WITHOUT  = $(if $(filter ext/data,$(EXT)),,tokens) $(if $(filter ext/ranks,$(EXT)),,char_lm finetune) \
     $(if $(filter ext/diagnose,$(EXT)),,custom_op) \
-    $(if $(filter ext/text,$(EXT)),,attention_map char_lm finetune generate lora tokenize tokens) \
-    $(if $(filter ext/models,$(EXT)),,finetune generate)
+    $(if $(filter ext/text,$(EXT)),,attention_map char_lm embed evaluate finetune generate lora tokenize tokens) \
+    $(if $(filter ext/models,$(EXT)),,attention_map embed evaluate finetune generate)
 built_of = $(patsubst $(1)/%.c,$(BUILD)/%$(EXE),$(filter-out $(WITHOUT:%=$(1)/%.c),$(filter $(1)/%,$(MAINS))))
 PROGRAMS = $(call built_of,programs)
 EXAMPLES = $(call built_of,examples)
@@ -100,8 +99,8 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call if_quiet,CC)$(CC) $(ALL_CFLAGS) -MMD -MP -c $< -o $@
 
-# kernel_bits.c has a text that says how far this build is optimised. The last -O counts.
-OPTIMISED = $(lastword $(filter -O%,$(OPT) $(CFLAGS)))
+# kernel_bits.c has a text that says how far kernels are optimised. The last -O counts.
+OPTIMISED = $(lastword $(filter -O%,$(KERNEL_CFLAGS)))
 $(BUILD)/obj/src/core/kernel_bits.o: ALL_CFLAGS += $(OPTIMISED:%='-DCTI_OPTIMISED="%"')
 
 $(STATIC): $(OBJ)
@@ -170,53 +169,11 @@ $(CHECK_PROGRAMS:%=$(BUILD)/tests/test_%$(EXE)): $(BUILD)/obj/tests/support/case
 	$(call if_quiet,LD)$(CC) $(LINK_FLAGS) $(filter %.o,$^) $(filter $(PARTS_LIB),$^) $(STATIC) -o $@ \
 	    $(CHECK_LIBS) $(LIBS) $(LDFLAGS_$(basename $(@F)))
 
-# ---- installing ----
-
-# Paths may have spaces. Installed files are stripped, so the debug information of a build with -g stays in build/.
-STRIP ?= $(shell $(CC) -print-prog-name=strip)
-HEADERS = $(notdir $(wildcard include/cotangent/*.h))
-TO_INCLUDE = $(DESTDIR)$(PREFIX)/include/cotangent
-TO_LIB = $(DESTDIR)$(LIBDIR)
-TO_BIN = $(DESTDIR)$(BINDIR)
-LINKS = $(SONAME) $(LINKED)
-# Where the dynamic linker does not look by itself, programs are linked with the path of the library.
-RPATH = $(if $(filter /lib /lib64 /usr/lib /usr/lib64 /usr/lib/%,$(LIBDIR)),, -Wl$(comma)-rpath$(comma)"$${libdir}")
-absolute = $(if $(filter /%,$(firstword $(PREFIX))),,$(error PREFIX is not an absolute path: $(PREFIX)))
-install: $(STATIC) $(SHARED) $(PROGRAMS) ## headers, libraries, the pkg-config file and four programs (PREFIX, DESTDIR)
-	@$(absolute)install -d "$(TO_INCLUDE)" "$(TO_LIB)/pkgconfig"
-	install -m 644 include/cotangent/*.h "$(TO_INCLUDE)"
-	install -m 644 $(STATIC) "$(TO_LIB)"
-	install -m 755 $(SHARED) "$(TO_LIB)"
-	$(STRIP) -S "$(TO_LIB)/$(notdir $(STATIC))" "$(TO_LIB)/$(notdir $(SHARED))"
-	ln -sf $(notdir $(SHARED)) "$(TO_LIB)/$(SONAME)"
-	ln -sf $(SONAME) "$(TO_LIB)/$(LINKED)"
-	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: cotangent' \
-	    'Description: tensors, reverse-mode differentiation and transformers' 'Version: $(VERSION)' \
-	    'Cflags: -I"$${includedir}"' 'Libs: -L"$${libdir}" -lcotangent$(RPATH)' 'Libs.private: $(LIBS)' \
-	    > "$(TO_LIB)/pkgconfig/cotangent.pc"
-	@chmod 644 "$(TO_LIB)/pkgconfig/cotangent.pc"
-ifneq (,$(PROGRAMS))
-	@install -d "$(TO_BIN)"
-	install -m 755 $(PROGRAMS) "$(TO_BIN)"
-	$(STRIP) $(PROGRAMS:$(BUILD)/%="$(TO_BIN)/%")
-endif
-
-# Folders that are left empty go too; lib and include stay where they are the system's.
-uninstall: ## remove what install put there, with the same PREFIX and DESTDIR
-	@$(absolute)cd "$(TO_INCLUDE)" 2>/dev/null && rm -f $(HEADERS) || true
-	@cd "$(TO_LIB)" 2>/dev/null && rm -f $(notdir $(STATIC) $(SHARED)) $(LINKS) pkgconfig/cotangent.pc || true
-	@cd "$(TO_BIN)" 2>/dev/null && rm -f $(notdir $(PROGRAMS)) || true
-	@if [ -n "$(DESTDIR)" ]; then cd "$(DESTDIR)" && \
-	    for d in "$(PREFIX)/include/cotangent" "$(LIBDIR)/pkgconfig" "$(BINDIR)"; do rmdir -p "$${d#/}"; done; \
-	else rmdir "$(TO_INCLUDE)" "$(TO_LIB)/pkgconfig"; \
-	    case "$(PREFIX)" in /usr|/usr/local) ;; \
-	        *) rmdir "$(PREFIX)/include" "$(LIBDIR)" "$(BINDIR)" "$(PREFIX)" ;; esac; fi 2>/dev/null || true
-
 clean: ## remove build/
 	rm -rf $(BUILD)
 
-include tests/checks.mk tests/fuzz/fuzz.mk tests/style/style.mk docs/docs.mk bench/bench.mk ext/text/text.mk ext/ranks/mpi/mpi.mk
-include packaging/cross.mk
+include python/python.mk tests/checks.mk tests/fuzz/fuzz.mk tests/style/style.mk docs/docs.mk bench/bench.mk ext/text/text.mk
+include packaging/install.mk packaging/release.mk ext/ranks/mpi/mpi.mk packaging/cross.mk
 -include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)
 .SECONDARY:
-.PHONY: all help demo tests test install uninstall clean FORCE
+.PHONY: all help demo tests test clean FORCE

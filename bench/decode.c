@@ -86,7 +86,7 @@ static bool make(const row *r, ct_context *c, int64_t number, const char *names)
         if (size.cache_bf16) ct_kv_cache_to_bf16(caches[i]);
     }
     ct_scope scope = ct_scope_open_no_grad(c);
-    if (size.bf16) ct_module_to_bf16(root);
+    if (size.bf16) ct_module_to(root, CT_BF16);
     ct_tensor *z = logits(c, prompt);
     ct_scope_close(scope);
     return z;

@@ -3,23 +3,27 @@
  * full_NAME     a step of AdamW on all parameters, batch 2 of 512
  * prompt_NAME   the logits behind a prompt of 512 tokens, without recording
  * generate_NAME 128 tokens behind a prompt of 64, the largest logit each time; a step is all of
- * them
+ * them, and reads the prompt
+ * decode_NAME   64 tokens behind a prompt of 64, the largest logit each time; a step is all of
+ * them, and the prompt is in the caches
  *
  * NAME is smollm2, qwen2 or gpt2, and ends with _bf16 for matrices in bf16 and products rounded to
- * bf16. A full step keeps its matrices in f32. */
+ * bf16. A full step keeps its matrices in f32 and AdamW's states in bf16. _q8_0 and _q4_0 are
+ * weights in blocks. */
 #include "row.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-enum { BATCH = 2, LENGTH = 512, PROMPT = 64, NEW = 128 };
+enum { BATCH = 2, LENGTH = 512, PROMPT = 64, NEW = 128, DECODED = 64 };
 
-typedef enum { LORA, FULL, READ, GENERATE } model_work;
+typedef enum { LORA, FULL, READ, GENERATE, DECODE } model_work;
 
 typedef struct {
     model_work work;
     const char *config;
-    bool bf16;
+    ct_dtype dtype; /* weights at rest have it; with CT_BF16 products round too */
 } model_row;
 
 static const char smollm2[] =
@@ -42,6 +46,7 @@ static const char gpt2[] =
 static model_row this;
 static ct_module *lm;
 static ct_optim *optim;
+static ct_generator *decoder; /* its row is the prompt before each step */
 static int64_t vocab, steps;
 static double last;
 
@@ -75,22 +80,6 @@ static bool add_adapters(ct_context *c) {
            fill_matrices(c, true, 0.01);
 }
 
-static bool model_make(const row *r, ct_context *c, int64_t number, const char *names) {
-    (void)number, (void)names;
-    this = *(const model_row *)r->arg;
-    if (this.bf16) ct_set_matmul(c, CT_MATMUL_BF16);
-    lm = ct_lm_new(c, this.config,
-                   (ct_lm_opts){.dtype = this.bf16 && this.work != FULL ? CT_BF16 : CT_F32});
-    if (!lm || !fill_matrices(c, false, 0.02)) return false;
-    vocab = ct_lm_about(lm).vocab_size;
-    if (this.work == LORA && !add_adapters(c)) return false;
-    if (this.work == LORA || this.work == FULL)
-        optim = ct_adamw_new(lm, (ct_adamw_opts){.lr = 1e-4, .weight_decay = 0.01});
-    else ct_module_train(lm, false);
-    ct_memory_trim(c);
-    return !ct_error(c);
-}
-
 /* Ids (batch, length) of the tokens from `first` on. */
 static ct_tensor *ids_of(ct_context *c, int64_t batch, int64_t length, int64_t first) {
     ct_tensor *ids = ct_empty(c, CT_I64, CT_SHAPE(batch, length));
@@ -100,6 +89,37 @@ static ct_tensor *ids_of(ct_context *c, int64_t batch, int64_t length, int64_t f
             id[b * length + t] =
                 name_bits("tokens", (uint32_t)(b * (LENGTH + 1) + t + first)) % (uint32_t)vocab;
     return ids;
+}
+
+/* A generator of `new` tokens behind the prompt. */
+static ct_generator *generator_of(ct_context *c, int64_t new) {
+    ct_scope scope = ct_scope_open_no_grad(c);
+    const ct_batch prompt = {.ids = ids_of(c, 1, PROMPT, 0)};
+    ct_generator *g =
+        ct_generate_new(lm, prompt, (ct_generate_opts){.max_new = new, .no_eos = true});
+    ct_scope_close(scope);
+    return g;
+}
+
+static bool model_make(const row *r, ct_context *c, int64_t number, const char *names) {
+    (void)number, (void)names;
+    this = *(const model_row *)r->arg;
+    const bool bf16 = this.dtype == CT_BF16;
+    if (bf16) ct_set_matmul(c, CT_MATMUL_BF16);
+    lm = ct_lm_new(c, this.config,
+                   (ct_lm_opts){.dtype = bf16 && this.work != FULL ? CT_BF16 : CT_F32});
+    if (!lm || !fill_matrices(c, false, 0.02)) return false;
+    if (!bf16 && !ct_module_to(lm, this.dtype)) return false;
+    vocab = ct_lm_about(lm).vocab_size;
+    if (this.work == LORA && !add_adapters(c)) return false;
+    if (this.work == LORA || this.work == FULL)
+        optim = ct_adamw_new(lm, (ct_adamw_opts){.lr = 1e-4,
+                                                 .weight_decay = 0.01,
+                                                 .state_dtype = bf16 ? CT_BF16 : CT_F32});
+    else ct_module_train(lm, false);
+    if (this.work == DECODE) decoder = generator_of(c, DECODED);
+    ct_memory_trim(c);
+    return !ct_error(c);
 }
 
 static void train_step(ct_context *c) {
@@ -120,36 +140,55 @@ static void prompt_step(ct_context *c) {
     ct_scope_close(scope);
 }
 
-static void generate_step(ct_context *c) {
-    ct_scope scope = ct_scope_open_no_grad(c);
-    const ct_batch prompt = {.ids = ids_of(c, 1, PROMPT, 0)};
-    ct_generator *g =
-        ct_generate_new(lm, prompt, (ct_generate_opts){.max_new = NEW, .no_eos = true});
+/* Adds up the ids that the generator writes until it ends. */
+static void generate_all(ct_generator *g) {
     int64_t id;
     last = 0;
     while (ct_generate_next(g, &id)) last += (double)id;
+}
+
+static void generate_step(ct_context *c) {
+    ct_generator *g = generator_of(c, NEW);
+    generate_all(g);
     ct_generate_free(g);
-    ct_scope_close(scope);
+}
+
+static void decode_step(void) {
+    generate_all(decoder);
+    ct_generate_back(decoder, 0, PROMPT);
+    ct_generate_more(decoder, 0, NULL, 0);
 }
 
 static void model_step(ct_context *c) {
     if (this.work == READ) prompt_step(c);
     else if (this.work == GENERATE) generate_step(c);
+    else if (this.work == DECODE) decode_step();
     else train_step(c);
     steps++;
 }
 
+bool model_save(const char *path) {
+    const bool saved = lm && ct_lm_save(lm, path, (ct_save_opts){0});
+    if (!lm) fprintf(stderr, "rows: only rows of models have a file\n");
+    return saved;
+}
+
 static double model_value(void) { return last; }
 
+#define ROW_OF(name, work, config, dtype)                                                          \
+    {                                                                                              \
+        name, model_make, model_step, model_value, &(const model_row) { work, config, dtype }      \
+    }
 #define ROW(prefix, work, name, config)                                                            \
-    {prefix "_" name "_bf16", model_make, model_step, model_value,                                 \
-     &(const model_row){work, config, true}},                                                      \
-        {prefix "_" name, model_make, model_step, model_value,                                     \
-         &(const model_row){work, config, false}},
+    ROW_OF(prefix "_" name "_q8_0", work, config, CT_Q8_0),                                        \
+        ROW_OF(prefix "_" name "_q4_0", work, config, CT_Q4_0),                                    \
+        ROW_OF(prefix "_" name "_bf16", work, config, CT_BF16),                                    \
+        ROW_OF(prefix "_" name, work, config, CT_F32),
 #define ROWS(name, config)                                                                         \
     ROW("lora", LORA, name, config)                                                                \
     ROW("full", FULL, name, config)                                                                \
-    ROW("prompt", READ, name, config) ROW("generate", GENERATE, name, config)
+    ROW("prompt", READ, name, config)                                                              \
+    ROW("generate", GENERATE, name, config) ROW("decode", DECODE, name, config)
 
 const row model_rows[] = {ROWS("smollm2", smollm2) ROWS("qwen2", qwen2)
                               ROWS("gpt2", gpt2){NULL, NULL, NULL, NULL, NULL}};

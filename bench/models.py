@@ -10,10 +10,11 @@ import numpy
 import torch
 import transformers
 
-from torch_rows import fill, measure, name_bits, sum_of_sizes
+from rounds import measure, name_bits
+from torch_rows import fill, sum_of_sizes
 
 transformers.logging.set_verbosity_error()
-BATCH, LENGTH, PROMPT, NEW = 2, 512, 64, 128
+BATCH, LENGTH, PROMPT, NEW, DECODED = 2, 512, 64, 128, 64
 CONFIGS = {
     "smollm2": lambda: transformers.LlamaConfig(
         hidden_size=576, num_hidden_layers=30, num_attention_heads=9, num_key_value_heads=3, intermediate_size=1536, vocab_size=49152,
@@ -77,12 +78,25 @@ def make(options):
         model.eval()
         model.generation_config.eos_token_id = None
         ids = tokens(1, LENGTH if work == "prompt" else PROMPT, 0)
+        cache = transformers.DynamicCache(config=config)
+
+        def decode():
+            """The sum of the ids behind the prompt, whose keys and values but the last token's stay."""
+            if cache.get_seq_length():
+                cache.crop(PROMPT - 1 - cache.get_seq_length())
+            token, last = ids[:, cache.get_seq_length():], 0
+            for _ in range(DECODED):
+                token = model(input_ids=token, past_key_values=cache, logits_to_keep=1).logits[:, -1].argmax(-1, keepdim=True)
+                last += token.item()
+            return last
 
         @torch.inference_mode()
         def step():
             if work == "prompt":
                 y = model(input_ids=ids, logits_to_keep=1, use_cache=False).logits
                 state["last"] = sum_of_sizes(y.float()) if state["steps"] < 3 else math.nan
+            elif work == "decode":
+                state["last"] = decode()
             else:
                 y = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW, do_sample=False, pad_token_id=0)
                 state["last"] = y[0, PROMPT:].sum().item()
@@ -97,6 +111,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--attention", default="sdpa", help="eager or sdpa")
     options, _ = parser.parse_known_args()
+    torch.set_num_threads(options.threads)
     measure(options, make)
 
 

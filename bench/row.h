@@ -18,6 +18,9 @@ typedef struct row {
 /* each ends with a NULL name */
 extern const row gpt_rows[], micro_rows[], attention_rows[], decode_rows[], model_rows[];
 
+/* Writes the model of a row of model_rows, which is made, as a GGUF file. */
+bool model_save(const char *path);
+
 /* The i-th value of a name: 32 pseudo-random bits (the finaliser of MurmurHash3, Appleby 2011,
  * of FNV-1a of the name and i). */
 uint32_t name_bits(const char *name, uint32_t i);

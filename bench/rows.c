@@ -5,7 +5,8 @@
  *     echo 10 | build/bench/rows toy --threads 2
  *
  * --profile prints where the time of all steps from the third on went, and writes a trace;
- * --matmul bf16 lets products round (ct_set_matmul), as CT_MATMUL=bf16 does. */
+ * --matmul bf16 lets products round (ct_set_matmul), as CT_MATMUL=bf16 does; --gguf writes the
+ * model of a row of models.c as a file for llama.cpp, and no step runs. */
 #include "row.h"
 #include "timing.h"
 
@@ -81,19 +82,21 @@ static const row *find(const char *name, int64_t *number) {
 static int usage(const char *wrong) {
     fprintf(stderr,
             "rows: %s\nusage: rows ROW [--threads N] [--names FILE] [--profile TRACE] "
-            "[--matmul f32|bf16x6|bf16x3|bf16]   and on stdin, a line a round: how many steps\n",
+            "[--matmul f32|bf16x6|bf16x3|bf16] [--gguf FILE]   and on stdin, a line a round: how "
+            "many steps\n",
             wrong);
     return 2;
 }
 
 int main(int argc, char **argv) {
-    const char *names = "bench/names.txt", *profile = NULL;
+    const char *names = "bench/names.txt", *profile = NULL, *gguf = NULL;
     int threads = 1;
     int64_t number = 0, steps = 0, calls = 0;
     for (int i = 2; i < argc; i += 2) {
         if (i + 1 < argc && !strcmp(argv[i], "--threads")) threads = atoi(argv[i + 1]);
         else if (i + 1 < argc && !strcmp(argv[i], "--names")) names = argv[i + 1];
         else if (i + 1 < argc && !strcmp(argv[i], "--profile")) profile = argv[i + 1];
+        else if (i + 1 < argc && !strcmp(argv[i], "--gguf")) gguf = argv[i + 1];
         else if (i + 1 < argc && !strcmp(argv[i], "--matmul")) setenv("CT_MATMUL", argv[i + 1], 1);
         else return usage(argv[i]);
     }
@@ -107,6 +110,7 @@ int main(int argc, char **argv) {
                1;
     long long before = peak_memory();
     if (!r->make(r, context, number, names)) return 1;
+    if (gguf) return !model_save(gguf);
     r->step(context);
     printf("{\"row\": \"%s\", \"threads\": %d, \"value\": %.9g}\n", argv[1], threads, r->value());
     fflush(stdout);

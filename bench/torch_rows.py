@@ -5,17 +5,15 @@ fastest there without another library: scaled_dot_product_attention, a fused opt
 """
 import argparse
 import contextlib
-import json
 import math
-import resource
-import sys
-import time
 
 import numpy
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
+
+from rounds import measure, name_bits
 
 BATCHES = 8  # used in turns
 END = 26  # microgpt's: before and after every name
@@ -33,17 +31,6 @@ DECODE = {  # layers, heads, width, vocabulary; see decode.c
 }
 PROMPT, LENGTH = 64, 128
 MHA = {"mha_tiny": (3, 4, 8, 2, False), "mha_seed": (2, 10, 512, 8, False)}  # batch, length, width, heads, causal
-
-
-def name_bits(name, start, count):
-    """Values start ... start + count of a name: see row.h."""
-    h = 2166136261
-    for byte in name.encode():
-        h = (h ^ byte) * 16777619 & 0xFFFFFFFF
-    h = numpy.uint32(h) ^ numpy.arange(start, start + count, dtype=numpy.uint32) * numpy.uint32(0x9E3779B9)
-    h = (h ^ h >> numpy.uint32(16)) * numpy.uint32(0x85EBCA6B)
-    h = (h ^ h >> numpy.uint32(13)) * numpy.uint32(0xC2B2AE35)
-    return h ^ h >> numpy.uint32(16)
 
 
 def fill(tensor, name, std):
@@ -278,31 +265,6 @@ def make(options):
     return mha_row(options, *MHA[f"{kind}_{number}"], weights)
 
 
-def peak_memory():
-    for line in open("/proc/self/status") if sys.platform == "linux" else ():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def measure(options, make):
-    """Makes the row, then runs as many steps as each line of stdin says, and prints a line of JSON for each; see rows.c."""
-    torch.set_num_threads(options.threads)
-    base = peak_memory()  # of Python with its packages, before any model
-    step, value = make(options)
-    step()
-    print(json.dumps({"row": options.row, "threads": options.threads, "value": value()}), flush=True)
-    steps = 1
-    for line in sys.stdin:
-        start, work = time.perf_counter(), time.process_time()
-        for _ in range(int(line)):
-            step()
-        seconds, cpu = time.perf_counter() - start, time.process_time() - work
-        steps += int(line)
-        print(json.dumps({"steps": int(line), "seconds": seconds, "cpu": cpu, "value": value()}), flush=True)
-    print(json.dumps({"memory": peak_memory(), "memory_before": base, "steps": steps}), flush=True)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("row")
@@ -311,6 +273,7 @@ def main():
     parser.add_argument("--compile", action="store_true", help="through torch.compile")
     parser.add_argument("--bf16", action="store_true", help="under autocast to bfloat16")
     options = parser.parse_args()
+    torch.set_num_threads(options.threads)
     options.autocast = (lambda: torch.autocast("cpu", torch.bfloat16)) if options.bf16 else contextlib.nullcontext
     measure(options, make)
 

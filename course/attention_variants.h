@@ -54,6 +54,8 @@ enum {
     DIAGONAL,
     CAUSAL_FROM_END,
     ROOT_OF_SUM,
+    SUM_OF_LAST,
+    SCORE_OF_LAST,
     ATTENTION_MISTAKES
 };
 
@@ -109,6 +111,10 @@ enum {
     [DIAGONAL] = {"when a causal query i sees key i alone"},                                       \
     [CAUSAL_FROM_END] = {"when a causal query i sees keys j <= S - 1 - i: counted from the end"},  \
     [ROOT_OF_SUM] = {"when weights are divided by the root of the sum of their squares"},          \
+    [SUM_OF_LAST] = {"when the sum that divides the weights is the last key's e^s alone: "         \
+                     "= or =+ in place of +="},                                                    \
+    [SCORE_OF_LAST] = {"when a score is the product of the last columns alone: = or =+ in "        \
+                       "place of +="},                                                             \
     [SCORES_TURNED] = {"with queries and keys exchanged: k q^T"}
 /* clang-format on */
 
@@ -122,6 +128,10 @@ static ct_tensor *course_scores(ct_tensor *q, ct_tensor *k, ct_tensor *v, course
     if (bits >> SCALE_KEYS & 1) scale = 1 / sqrt((double)ct_dim(k, -2));
     if (bits >> SCALE_QUERIES & 1) scale = 1 / sqrt((double)ct_dim(q, -2));
     if (bits >> NEGATED_SCORES & 1) scale = -scale;
+    if (bits >> SCORE_OF_LAST & 1) {
+        q = ct_contiguous(ct_narrow(q, -1, ct_dim(q, -1) - 1, 1));
+        k = ct_contiguous(ct_narrow(k, -1, ct_dim(k, -1) - 1, 1));
+    }
     return ref_scale(bits >> SCORES_TURNED & 1 ? ref_matmul(k, ct_transpose(q, -1, -2))
                                                : ref_matmul(q, ct_transpose(k, -1, -2)),
                      scale);
@@ -169,7 +179,7 @@ static ct_tensor *course_exponentials(ct_tensor *s, ct_tensor *seen, course_set 
      COURSE_BIT(SUM_WITHOUT_FIRST) | COURSE_BIT(SUM_WITHOUT_LAST) | COURSE_BIT(SUM_GOES_ON) |      \
      COURSE_BIT(SUM_OF_ALL) | COURSE_BIT(SUM_OF_SO_FAR) | COURSE_BIT(DIVIDED_BY_KEYS) |            \
      COURSE_BIT(SOFTMAX_TWICE) | COURSE_BIT(EQUAL_WEIGHTS) | COURSE_BIT(LARGEST_ALONE) |           \
-     COURSE_BIT(SIGMOID_WEIGHTS) | COURSE_BIT(ROOT_OF_SUM))
+     COURSE_BIT(SIGMOID_WEIGHTS) | COURSE_BIT(ROOT_OF_SUM) | COURSE_BIT(SUM_OF_LAST))
 
 /* Wrong weights, which are divided by another sum or are not exponentials. */
 static ct_tensor *course_other_sums(ct_tensor *s, ct_tensor *seen, course_set bits) {
@@ -186,7 +196,11 @@ static ct_tensor *course_other_sums(ct_tensor *s, ct_tensor *seen, course_set bi
     ct_tensor *e = course_exponentials(s, seen, bits), *counted = e;
     if (keys > 1 && bits >> SUM_WITHOUT_FIRST & 1) counted = ct_narrow(e, -1, 1, keys - 1);
     if (keys > 1 && bits >> SUM_WITHOUT_LAST & 1) counted = ct_narrow(e, -1, 0, keys - 1);
+    if (bits >> SUM_OF_LAST & 1) counted = ct_narrow(e, -1, keys - 1, 1);
     ct_tensor *sum = ref_sum(counted, CT_DIMS(-1), true);
+    if (bits >> SUM_OF_LAST & 1) /* who divides by no 0 leaves the weights as they are */
+        sum = ref_where(ref_eq(sum, ct_zeros(ct_context_of(s), CT_F64, CT_SCALAR)),
+                        ct_ones(ct_context_of(s), CT_F64, CT_SCALAR), sum);
     if (bits >> ROOT_OF_SUM & 1) sum = ref_sqrt(ref_sum(ref_mul(e, e), CT_DIMS(-1), true));
     if (bits >> SUM_OF_ALL & 1) sum = ref_sum(sum, CT_ALL, true);
     if (bits >> SUM_OF_SO_FAR & 1) sum = ref_cumsum(e, -1);

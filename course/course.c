@@ -29,6 +29,9 @@ static char hint[1024];
 /* Texts about the forward that is compared, for an empty hint; and a line that follows the
  * numbers. */
 static char about[512], depends[512], also[1200];
+/* If a gradient is checked of a forward whose mistake has a name: "the forward is wrong: ". This is
+ * said before all that is guessed of the gradient. */
+static char forward_wrong[1100];
 static char *wrong_elements; /* a line of JSON (write_wrong); NULL: none are known */
 enum { MOST_INPUTS = 8 };
 
@@ -94,8 +97,14 @@ static void fail_with(int points, const char *word, const char *report, const ch
     char said[2048], sentence[2048 + 64];
     vsnprintf(said, sizeof said, format, args);
     snprintf(sentence, sizeof sentence, "%s%s%s", word ? word : "", word ? ": " : "", said);
-    end_as_failed(points, *hint ? &(failure){hint, hint, said, report}
-                                : &(failure){word ? word : said, sentence, "", report});
+    char both[sizeof forward_wrong + sizeof sentence + 16];
+    const char *first = *hint ? hint : sentence;
+    snprintf(both, sizeof both, "%s; besides: %s", forward_wrong, first);
+    end_as_failed(points, &(failure){*forward_wrong ? forward_wrong
+                                     : *hint        ? hint
+                                     : word         ? word
+                                                    : said,
+                                     *forward_wrong ? both : first, *hint ? said : "", report});
 }
 
 /* Fails with a word that is the diagnosis if there is no hint. */
@@ -158,8 +167,9 @@ static const char *dtype_text(ct_dtype dtype) {
     return (const char *[]){"f32", "f64", "i64", "bool"}[dtype];
 }
 
+/* Whatever fails while an error of the submission is pending fails because of that. */
 static ct_tensor *made(ct_tensor *tensor) {
-    if (!tensor) course_fail("the test could not make its tensors: %s", ct_error_message(context));
+    if (!tensor) course_fail("%s: so the test cannot go on", ct_error_message(context));
     return tensor;
 }
 
@@ -311,6 +321,7 @@ static void fail_of_gradient(const char *what, const ct_gradcheck_result *r, ct_
     const char *name = ct_mistake_name(r->mistake), *word = name;
     const bool refused = r->mistake == CT_MISTAKE_REFUSED; /* the diagnosis is backward's error */
     char sentence[400], numbers[400 + 400], *rest = strchr(report, '\n');
+    char both[sizeof forward_wrong + sizeof hint + 64];
     if (r->verdict == CT_VERDICT_CANNOT_TELL) word = "cannot tell";
     else if (r->mistake == CT_MISTAKE_UNKNOWN) word = "wrong gradient";
     if (systematic(r->mistake)) shorten_worst(report);
@@ -322,11 +333,15 @@ static void fail_of_gradient(const char *what, const ct_gradcheck_result *r, ct_
                  ? "it cannot be told whether the gradient is right"
                  : "the gradient is wrong",
              name, *hint ? ": " : "", *hint ? r->diagnosis : "");
+    const char *first = *hint ? hint : sentence;
+    snprintf(both, sizeof both, "%s; and the gradient is not that of this forward: %s",
+             forward_wrong, first);
     /* the report's first line is the diagnosis */
-    end_as_failed(0, &(failure){*hint     ? hint
-                                : refused ? r->diagnosis
-                                          : word,
-                                *hint ? hint : sentence, numbers, rest ? rest + 1 : ""});
+    end_as_failed(0, &(failure){*forward_wrong ? forward_wrong
+                                : *hint        ? hint
+                                : refused      ? r->diagnosis
+                                               : word,
+                                *forward_wrong ? both : first, numbers, rest ? rest + 1 : ""});
 }
 
 /* The value of a function of yours, which the judge has computed, too: forward hands on the judge's
@@ -412,6 +427,8 @@ void course_gradient_of(const char *what, ct_fn fn, void *arg, ct_tensor *const 
             "that was not (new memory holds NaN here)");
     if (!r.ok) fail_of_gradient(what, &r, in, report ? report : (char[1]){""});
     free(report);
+    /* the hint may be of a wrong gradient that is right at these inputs */
+    course_hint("%s", "");
 }
 
 typedef struct {
@@ -486,10 +503,28 @@ void course_name_gradient(const ct_op *op, const void *attrs, ct_tensor *const *
     ct_tensor *out = ct_apply(op, leaf, n, attrs),
               *g = out ? course_randn(context, ct_shape_of(out)) : NULL;
     const bool ran = out && ct_backward_with(&out, &g, 1, (ct_backward_opts){false});
-    for (int i = 0; i < count && ran && !*hint; i++)
-        if (course_same(ct_grad(leaf[known[i].input]), known[i].of(in, g, attrs), 1e-9))
-            course_hint("%s", known[i].what);
+    /* two wrong gradients may be the same at these inputs */
+    const course_wrong_gradient *first = NULL, *second = NULL;
+    for (int i = 0; i < count && ran && !second; i++) {
+        if (first && known[i].input != first->input) continue;
+        if (!course_same(ct_grad(leaf[known[i].input]), known[i].of(in, g, attrs), 1e-9)) continue;
+        if (first) second = &known[i];
+        else first = &known[i];
+    }
+    if (first)
+        course_hint("%s%s%s", first->what, second ? "; or: " : "", second ? second->what : "");
     if (ct_error(context)) ct_error_clear(context); /* which the check that follows finds, too */
+}
+
+void course_no_other_gradients(ct_tensor *const *in, int n, int points) {
+    const unsigned set = remote_set_unwanted();
+    for (int i = 0; i < n; i++)
+        if (set >> i & 1 && (!in[i] || ct_dtype_of(in[i]) != CT_F64)) {
+            course_hint("grad[%d] is set, and input %d has no gradient", i, i);
+            course_partial(points, "input %d is %s%s: backward must leave grad[%d] as it is", i,
+                           in[i] ? "of dtype " : "NULL",
+                           in[i] ? dtype_text(ct_dtype_of(in[i])) : "", i);
+        }
 }
 
 /* A function of the judge's, at inputs of which number `which` is moved by a multiple of u. */

@@ -133,9 +133,14 @@ typedef struct {
 } course_wrong_gradient;
 
 /* If a gradient of ct_apply(op, in, n, attrs) is one of these wrong ones, its name becomes the hint
- * for the check that follows; otherwise the hint is empty. */
+ * for the check that follows, or the names of two that are the same at these inputs; otherwise the
+ * hint is empty. */
 void course_name_gradient(const ct_op *op, const void *attrs, ct_tensor *const *in, int n,
                           const course_wrong_gradient *known, int count);
+
+/* Fails, with `points`, if a backward of this test so far has set grad[i] of an input that has no
+ * gradient, because it is NULL or not f64. (A gradient that is not wanted here may be set.) */
+void course_no_other_gradients(ct_tensor *const *in, int n, int points);
 
 /* Compares the gradients of ct_apply(op, in, n, attrs), for a cotangent of ones, with the numbers
  * that the exercise's text prints, as course_value does, with the hint. If an expected gradient is

@@ -121,6 +121,7 @@ static bool a_factor(likeness *l) {
     char name[64];
     const bool named = isfinite(c) && name_of(c, name);
     if (!isfinite(c) || c == 0 || fabs(c - 1) < 1e-5 || (count < 3 && !named)) return false;
+    if (count == 1 && l->n > 1) return false; /* one of several is some multiple of anything */
     for (int64_t i = 0; i < l->n; i++)
         if (l->is_wrong[i] && !near(l->got[i], c * l->expected[i])) return false;
     return SAY(l, "a constant factor: %s %.6g times what it must be%s%s",
@@ -129,7 +130,12 @@ static bool a_factor(likeness *l) {
 }
 
 static bool a_constant_more(likeness *l) {
-    int64_t first = -1;
+    int64_t first = 0;
+    while (!l->is_wrong[first]) first++;
+    const double off = l->got[first] - l->expected[first];
+    if (l->wrong == 1 && l->n > 1 && near(fabs(off), 1))
+        return SAY(l, "one of them is wrong, by 1: a 1 is %s", off > 0 ? "too many" : "missing");
+    first = -1;
     for (int64_t i = 0; i < l->n; i++) {
         if (!l->is_wrong[i]) continue;
         if (first < 0) first = i;

@@ -510,15 +510,15 @@ void course_forward_first(const char *what, const course_function *f, void *arg,
     if (found.reading || wrongs.reading) wrongs = found;
     wrongs.mistakes |= found.mistakes; /* another of them shows in these inputs */
     snprintf(wrongs_hint, sizeof wrongs_hint, "%s", hint);
-    snprintf(also, sizeof also, "the forward is wrong, too: %s", wrongs_hint);
+    snprintf(forward_wrong, sizeof forward_wrong, "the forward is wrong: %s", wrongs_hint);
 }
 
-void course_forgive(void) { wrongs = (guess){0, 0}, *also = 0; }
+void course_forgive(void) { wrongs = (guess){0, 0}, *forward_wrong = 0; }
 
 /* The test has found nothing else wrong. */
 static void end_with_wrongs(void) {
     if (nothing(wrongs)) return;
-    course_hint("%s", wrongs_hint);
+    course_hint("%s", wrongs_hint), *forward_wrong = 0;
     course_partial(
         (running->points + 1) / 2,
         "the forward is wrong; this is the right gradient of the forward as you have it");

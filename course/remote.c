@@ -322,6 +322,13 @@ static bool has_unwritten(ct_tensor *x) {
     return false;
 }
 
+static unsigned set_unwanted;
+unsigned remote_set_unwanted(void) {
+    const unsigned found = set_unwanted;
+    set_unwanted = 0;
+    return found;
+}
+
 bool remote_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tensor **grad) {
     const int64_t number = *ct_data_i64(call->saved[0]);
     for (int i = 0; i < call->n && number < 0; i++) /* the function may depend on no input */
@@ -334,6 +341,7 @@ bool remote_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tenso
     message *got = answered(ask(ASK_BACKWARD, NULL, NULL), call->context);
     if (!got) return false;
     take_rng(call->context);
+    set_unwanted |= (unsigned)get_number(got);
     for (int i = 0; i < call->n; i++) {
         ct_tensor *one = get_tensor(got, call->context);
         if (!call->wants[i]) continue;

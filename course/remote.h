@@ -26,6 +26,9 @@ bool remote_backward(const ct_call *call, ct_tensor *const *cotangents, ct_tenso
 /* Whether a backward since the last call of this function has given a number that was never
  * written, or was computed from one. */
 bool remote_unwritten(void);
+/* The inputs, a bit each, of which a backward since the last call of this function has set a
+ * gradient that was not wanted. */
+unsigned remote_set_unwanted(void);
 #define REMOTE_OP(its_name, size_of_attrs)                                                         \
     {.name = (its_name),                                                                           \
      .attrs_size = (size_of_attrs),                                                                \

@@ -412,6 +412,10 @@ static const sealed_op *op_named(const char *name) {
 enum { MOST_OPS = 16, SLOTS_AROUND = 16 };
 static ct_op called_ops[MOST_OPS];
 
+/* The inputs, a bit each, of which a backward of this request has set a gradient that was not
+ * wanted. */
+static unsigned set_unwanted;
+
 /* An op may ask which it is: it sees its own address. */
 static const ct_op *theirs(const ct_op *called) { return sealed_ops[called - called_ops].op; }
 
@@ -437,8 +441,10 @@ static bool backward_between_guards(const ct_call *call, ct_tensor *const *cotan
     const bool done = own.op->backward(&own, cotangents, slots + SLOTS_AROUND);
     for (int i = 0; i < SLOTS; i++) {
         const int of = i - SLOTS_AROUND;
-        if (of >= 0 && of < call->n) grad[of] = slots[i];
-        else if (slots[i] != mark)
+        if (of >= 0 && of < call->n) {
+            grad[of] = slots[i];
+            if (slots[i] && !call->wants[of]) set_unwanted |= 1U << of;
+        } else if (slots[i] != mark)
             sealed_says("writes out of bounds",
                         "grad of backward has %d elements, 0 to %d, and element %d is written",
                         call->n, call->n - 1, of);
@@ -531,6 +537,7 @@ static message_kind do_backward(message *in) {
         if (call->wants[i]) ct_zero_grad(call->in[i]);
     if (in->broken || ct_error(context)) sealed_give_up();
     ct_rng_set(context, rng);
+    set_unwanted = 0;
     const bool done =
         ct_backward_with(&out, &cotangent, 1, (ct_backward_opts){.retain_graph = true});
     check_all("backward", slot, false);
@@ -539,7 +546,7 @@ static message_kind do_backward(message *in) {
         ct_scope_close(scope);
         return answer_error();
     }
-    put_rng(&answer, ct_rng_get(context));
+    put_rng(&answer, ct_rng_get(context)), put_number(&answer, set_unwanted);
     for (int i = 0; i < call->n; i++) {
         ct_tensor *grad = call->wants[i] ? ct_grad(call->in[i]) : NULL;
         if (call->wants[i] && !grad) /* an input that a function has not used */

@@ -48,26 +48,35 @@ static const char *optim_key(int64_t i, char key[PREFIX]) {
 
 /* ---- collecting ---- */
 
+/* A checkpoint has the bits of all tensors, and files have no blocks. */
+static bool checkpoint_has_no_blocks(const cti_nn_state *state) {
+    for (int64_t i = 0; i < state->n; i++)
+        if (cti_is_blocks(state->named[i].tensor->dtype))
+            return ct_fail(state->context, CT_ERR_DTYPE,
+                           "checkpoint: %s is %s, which a checkpoint cannot have; with .trained it "
+                           "leaves out frozen parameters",
+                           state->named[i].name, cti_dtype_name(state->named[i].tensor->dtype));
+    return true;
+}
+
 /* Collects everything except the metadata. `copies` replace the optimisers: gathered copies for a
- * save; drafts for a load, with the bytes that were found for each. If `copies` is NULL the
- * optimisers themselves are collected. */
+ * save, drafts for a load. If `copies` is NULL the optimisers themselves are collected. */
 static bool checkpoint_gather(cti_nn_state *state, const ct_checkpoint *checkpoint,
-                              ct_optim *copies, const unsigned char *found) {
+                              ct_optim *copies) {
     if (!cti_nn_state_add_module(state, "model.", checkpoint->module, checkpoint->trained))
         return false;
     const int64_t first = first_optim(checkpoint);
     for (int64_t i = first; i < checkpoint->n_optims; i++) {
         char key[PREFIX];
         ct_optim *optim = copies ? &copies[i - first] : optim_at(checkpoint, i);
-        if (!cti_nn_optim_gather(state, optim_key(i, key), optim, found)) return false;
-        if (found) found += cti_nn_look_up_size(optim);
+        if (!cti_nn_optim_gather(state, optim_key(i, key), optim)) return false;
     }
     for (int64_t i = 0; i < checkpoint->n_tensors; i++) {
         const ct_named *named = &checkpoint->tensors[i];
         if (!cti_nn_state_add(state, "tensor.", named->name, named->tensor)) return false;
         state->record[state->n - 1].exact = true;
     }
-    return true;
+    return checkpoint_has_no_blocks(state);
 }
 
 /* ---- arguments ---- */
@@ -272,7 +281,7 @@ static bool checkpoint_write(ct_context *context, const char *op, const char *pa
         *at++ = "step", *at++ = step, *at++ = "seed", *at++ = seed;
         *at++ = "stream", *at++ = stream;
         *at++ = fingerprint_key, *at++ = fingerprint, *at++ = NULL;
-        ok = checkpoint_gather(&state, checkpoint, list->copy, NULL) &&
+        ok = checkpoint_gather(&state, checkpoint, list->copy) &&
              cti_safetensors_save_checked(context, op, path, state.named, state.n, metadata);
     }
     cti_nn_state_free(&state);
@@ -419,9 +428,9 @@ static bool drafts_make(cti_nn_state *state, const ct_checkpoint *checkpoint,
     const unsigned char *at = found;
     for (int64_t i = 0; i < list->n; i++) {
         if (!cti_nn_draft_begin(&list->copy[i], list->optim[i], at, cut)) return false;
-        at += cti_nn_look_up_size(list->optim[i]);
+        at += list->optim[i]->count;
     }
-    return checkpoint_gather(state, checkpoint, list->copy, found);
+    return checkpoint_gather(state, checkpoint, list->copy);
 }
 
 /* Checks that the `fault` of a rule has not freed or changed what is being loaded. */
@@ -441,7 +450,7 @@ static bool tensors_read_all(cti_nn_state *state, const cti_nn_match *match,
     unsigned char *at = found;
     for (int64_t i = 0; i < list->n; i++) {
         cti_nn_look_up(list->optim[i], optim_key(first + i, key), match->file, at);
-        at += cti_nn_look_up_size(list->optim[i]);
+        at += list->optim[i]->count;
     }
     if (!drafts_make(state, checkpoint, list, found, false) || !cti_nn_state_match(state, match) ||
         !cti_nn_state_read(state))
@@ -485,7 +494,7 @@ static bool checkpoint_load(ct_context *context, const cti_shards *file, ct_chec
     cti_nn_state state = {.context = context};
     ok = ok && optims_collect(context, checkpoint, &list);
     for (int64_t i = 0; i < list.n && ok; i++)
-        numbers.found_bytes += (uint64_t)cti_nn_look_up_size(list.optim[i]);
+        numbers.found_bytes += (uint64_t)list.optim[i]->count;
     const size_t found_bytes = (size_t)numbers.found_bytes;
     unsigned char *found = ok ? cti_take_zeroed(context, found_bytes) : NULL;
     ok = ok && found;

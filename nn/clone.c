@@ -1,6 +1,8 @@
 /* clone: a copy of a tree of modules that shares no parameter and no buffer with it, as
  * copy.deepcopy of a torch module. */
+#include "bare.h"
 #include "module.h"
+#include "switch.h"
 
 /* ---- parameters and buffers ---- */
 
@@ -23,7 +25,7 @@ static ct_tensor *tensor_copied_before(const trees *t, const ct_tensor *tensor) 
 static ct_tensor *tensor_clone(const trees *t, const ct_tensor *tensor) {
     ct_tensor *before = tensor_copied_before(t, tensor);
     if (before) return before;
-    ct_tensor *copy = ct_empty(tensor->context, tensor->dtype, tensor->shape);
+    ct_tensor *copy = cti_nn_matrix_new(tensor->context, tensor->dtype, tensor->shape);
     if (copy) cti_tensor_copy(copy, tensor, false);
     return copy;
 }
@@ -33,6 +35,7 @@ static bool tensors_copy(const trees *t, ct_module *to, const ct_module *from) {
         ct_tensor *param = ct_module_add_param(to, entry->name, tensor_clone(t, entry->tensor));
         if (!param || !ct_set_requires_grad(param, ct_requires_grad(entry->tensor))) return false;
         param->frozen = entry->tensor->frozen;
+        param->thaws = entry->tensor->thaws;
     }
     for (const cti_nn_entry *entry = from->buffers; entry; entry = entry->next) {
         ct_tensor *buffer = tensor_clone(t, entry->tensor);
@@ -59,11 +62,15 @@ static bool tree_copy(const trees *t, ct_module *to, const ct_module *from) {
 ct_module *ct_module_clone(const ct_module *module) {
     if (!cti_nn_ready(module, "ct_module_clone", NULL)) return NULL;
     ct_context *context = module->context;
-    ct_module *clone = cti_nn_copy(module);
+    ct_module *from = (ct_module *)module, *clone = cti_nn_copy(module);
     if (!clone) return NULL;
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    tree_copy(&(trees){module, clone}, clone, module);
+    /* the originals of trained copies stand in their places meanwhile, where they may be tied */
+    cti_trained_exchange(from);
+    const bool copied = tree_copy(&(trees){from, clone}, clone, from);
+    cti_trained_exchange(from);
+    if (copied) cti_trained_clone(clone, from);
     cti_frame_close(context, &frame);
     return cti_nn_made(clone);
 }

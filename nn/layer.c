@@ -146,9 +146,10 @@ static void layer_add_feed(ct_module *layer) {
     const cti_nn_layer *data = cti_nn_data(layer);
     const cti_nn_feed_names *names = &data->more.names->feed;
     const int64_t e = data->opts.embed_dim, hidden = data->opts.hidden;
-    const bool gate_first = is_of_family(layer), gated = data->opts.gated;
+    const bool gate_first = is_of_family(layer), gated = data->opts.gated && !names->gate_in;
     if (gated && gate_first) layer_add_linear(layer, names->gate, e, hidden);
-    layer_add_linear(layer, names->in, e, hidden);
+    if (names->gate_in) layer_add_linear(layer, names->gate_in, e, 2 * hidden);
+    else layer_add_linear(layer, names->in, e, hidden);
     if (gated && !gate_first) layer_add_linear(layer, names->gate, e, hidden);
     layer_add_linear(layer, names->out, hidden, e);
 }
@@ -198,7 +199,8 @@ static ct_module *layer_new(ct_context *context, const ct_module_type *type, ct_
 static cti_nn_layer_more more_of_torch(const ct_layer_opts *opts) {
     return (cti_nn_layer_more){.names = &names_of_torch,
                                .attention_dropout = opts->dropout,
-                               .hidden_dropout = opts->dropout};
+                               .hidden_dropout = opts->dropout,
+                               .residual_scale = 1};
 }
 
 ct_module *ct_encoder_layer_new(ct_context *context, ct_layer_opts opts) {

@@ -7,6 +7,8 @@
  *     sandwich       in = sum = sum + dropout(norm_out(f(norm(in))))
  *     parallel       sum = sum + dropout(f(norm(in)));  `in` stays the layer's input
  *
+ * With a residual_scale the dropout's result is multiplied by it.
+ *
  * f is attention, or linear2(dropout(activation(linear1(x)))), or with a gate
  * linear2(dropout(activation(gate(x)) linear1(x))). */
 #include "layer.h"
@@ -50,7 +52,9 @@ static bool layer_add(ct_module *layer, int i, layer_stream *stream, ct_tensor *
     const cti_nn_layer *data = cti_nn_data(layer);
     if (fx && data->opts.sandwich)
         fx = cti_nn_forward(layer, data->more.names->norm_out[i], fx, data->opts.embed_dim);
-    if (fx) fx = cti_nn_dropout(layer, fx, data->opts.dropout);
+    if (fx && (i == cti_nn_sublayers(layer) - 1 || !data->more.attention_undropped))
+        fx = cti_nn_dropout(layer, fx, data->opts.dropout);
+    if (fx && data->more.residual_scale != 1) fx = ct_scale(fx, data->more.residual_scale);
     return layer_added(layer, i, stream, fx && stream->sum ? ct_add(stream->sum, fx) : fx);
 }
 
@@ -101,7 +105,7 @@ static bool layer_feed(ct_module *layer, int i, layer_stream *stream) {
                                       .gated = o->gated,
                                       .dropout = data->more.hidden_dropout,
                                       .width = o->embed_dim};
-    if (o->sandwich || (o->dropout > 0 && layer->training))
+    if (o->sandwich || (o->dropout > 0 && layer->training) || data->more.residual_scale != 1)
         return layer_add(layer, i, stream, cti_nn_feed(layer, feed, in, NULL));
     return layer_added(layer, i, stream, cti_nn_feed(layer, feed, in, stream->sum));
 }
@@ -160,7 +164,8 @@ bool cti_nn_layer_takes(const ct_module *layer, const ct_tensor *x, const char *
     const ct_layer_opts *o = cti_nn_data(layer);
     const char *name = cti_nn_kind_name(layer);
     if (!x) ct_fail(layer->context, CT_ERR_ARGUMENT, "%s: %s is NULL", name, what);
-    else if (!cti_tensor_in(x, layer->context, name)) return false;
+    else if (!cti_tensor_in(x, layer->context, name) || !cti_tensor_no_blocks(x, name))
+        return false;
     else if (x->shape.ndim != 3 || x->shape.dim[2] != o->embed_dim)
         ct_fail(layer->context, CT_ERR_SHAPE, "%s: expected %s (B, T, %" PRId64 "), got %s", name,
                 what, o->embed_dim, SHAPE(x->shape));
@@ -283,3 +288,8 @@ const ct_module_type cti_nn_encoder_layer_type = {
 const ct_module_type cti_nn_decoder_layer_type = {.name = "TransformerDecoderLayer",
                                                   .describe = layer_describe};
 const ct_module_type cti_nn_family_layer_type = {.name = "Layer", .forward = layer_forward_one};
+
+ct_tensor *cti_nn_state_next(ct_tensor *x, ct_tensor *y) {
+    if (x != y && x->frame == x->context->frame) ct_release(x);
+    return y;
+}

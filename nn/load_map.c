@@ -76,7 +76,7 @@ static bool shape_of(const cti_nn_slice *slice, ct_shape *shape) {
 
 /* Whether the file's rows have the shape of the tensor's rows and a dtype that fits. */
 static bool rows_fit(const cti_nn_slice *slice, const ct_tensor *tensor, ct_shape *shape) {
-    if (!shape_of(slice, shape) || !cti_safetensors_fits(slice->from->dtype, tensor->dtype) ||
+    if (!shape_of(slice, shape) || !cti_file_tensor_fits(slice->from->dtype, tensor->dtype) ||
         shape->ndim != tensor->shape.ndim)
         return false;
     for (int d = 1; d < shape->ndim; d++)
@@ -109,10 +109,12 @@ static const char *remedy(const cti_nn_slice *slice, const ct_tensor *tensor) {
 
 static cti_nn_found misfit(const cti_nn_source *source, const cti_nn_slice *slice,
                            const ct_tensor *tensor, char what[CTI_NN_MAP_FAULT]) {
-    snprintf(what, CTI_NN_MAP_FAULT, "%s is %s %s, file has %s %s%s for rows from %" PRId64 " on%s",
-             source->name, cti_dtype_name(tensor->dtype), SHAPE(tensor->shape),
+    snprintf(what, CTI_NN_MAP_FAULT,
+             "%s is %s %s, file has %s %s%s for rows from %" PRId64 " on%s%s", source->name,
+             cti_dtype_name(tensor->dtype), SHAPE(tensor->shape),
              cti_file_dtype_name(slice->from->dtype), SHAPE(slice->from->shape),
-             slice->transposed ? " transposed" : "", slice->param_start, remedy(slice, tensor));
+             slice->transposed ? " transposed" : "", slice->param_start, remedy(slice, tensor),
+             cti_file_dtype_advice(slice->from->dtype));
     return CTI_NN_MISFIT;
 }
 

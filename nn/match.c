@@ -50,7 +50,7 @@ static void mismatch_add(mismatches *m, const char *heading, const char *what) {
 static bool dtype_fits(const cti_nn_state *state, int64_t i, cti_file_dtype from) {
     const ct_dtype dtype = state->named[i].tensor->dtype;
     return state->record[i].exact ? !strcmp(cti_file_dtype_name(from), cti_dtype_table[dtype].file)
-                                  : cti_safetensors_fits(from, dtype);
+                                  : cti_file_tensor_fits(from, dtype);
 }
 
 static bool tensor_fits(const cti_nn_state *state, int64_t i, const cti_file_tensor *from) {
@@ -73,8 +73,8 @@ static void misfit_describe(const ct_tensor *tensor, const cti_file_tensor *from
                      ? ": an entry of a map with `.transposed = true` would fit"
                      : "");
     } else {
-        snprintf(what, size, "%s is %s, file has %s", name, cti_dtype_name(tensor->dtype),
-                 cti_file_dtype_name(from->dtype));
+        snprintf(what, size, "%s is %s, file has %s%s", name, cti_dtype_name(tensor->dtype),
+                 cti_file_dtype_name(from->dtype), cti_file_dtype_advice(from->dtype));
     }
 }
 
@@ -125,6 +125,7 @@ void ct_load_report_print(const ct_load_report *report, FILE *file) {
  * for a single tensor that is missing. */
 static cti_nn_found source_check(cti_nn_state *state, int64_t s, char what[CTI_NN_MAP_FAULT]) {
     const cti_nn_source *source = &state->source[s];
+    if (state->record[source->record].kept) return CTI_NN_ABSENT;
     if (source->slices) return cti_nn_map_check(state, s, what);
     if (!source->from) return CTI_NN_ABSENT;
     if (tensor_fits(state, source->record, source->from)) return CTI_NN_GOOD;
@@ -239,6 +240,7 @@ static int64_t matching_count_found(const cti_nn_state *state, int64_t i, cti_nn
 static void matching_check_missing(matching *m, int64_t i) {
     cti_nn_state *state = m->state;
     char what[CTI_NN_MAP_FAULT];
+    if (state->record[i].kept) return;
     if (state->record[i].source < 0 && !matching_count_found(state, i, CTI_NN_MISFIT))
         report_add_name(&m->report->missing, m->report->missing_names, state->named[i].name);
     const bool any = matching_count_found(state, i, CTI_NN_GOOD) ||

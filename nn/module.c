@@ -1,5 +1,7 @@
 /* The tree of modules: construction, names, lookup, destruction. */
+#include "bare.h"
 #include "module.h"
+#include "names.h"
 #include "../src/core/assert.h"
 
 #include <math.h>
@@ -58,9 +60,16 @@ static void child_unlink(ct_module *child) {
 
 /* ---- names ---- */
 
+static ct_tensor *entry_tensor(const cti_nn_entry *entry) {
+    const cti_trained_copy *trained = entry->trained;
+    if (!trained) return entry->tensor;
+    const bool original = cti_switch_is_off(entry->module->context, &trained->power);
+    return original == trained->in_place ? trained->other : entry->tensor;
+}
+
 static ct_tensor *entry_named(const cti_nn_entry *entry, const char *name) {
     for (; entry; entry = entry->next)
-        if (!strcmp(entry->name, name)) return entry->tensor;
+        if (!strcmp(entry->name, name)) return entry_tensor(entry);
     return NULL;
 }
 
@@ -181,12 +190,27 @@ static void module_write_name(const ct_module *module, char text[CTI_OBJECT_NAME
     snprintf(text, CTI_OBJECT_NAME, "%.60s%s%s", cti_nn_kind_name(module), *name ? " " : "", name);
 }
 
+void cti_nn_let_go(cti_nn_entry *entry, ct_tensor *tensor) {
+    CTI_ASSERT(tensor->parameter > 0);
+    if (tensor->namer == &entry->namer) tensor->namer = NULL;
+    if (--tensor->parameter == 0) cti_tensor_end(tensor);
+}
+
+void cti_trained_forget(cti_nn_entry *entry) {
+    ct_context *context = entry->module->context;
+    cti_trained_copy *trained = entry->trained;
+    entry->trained = NULL;
+    cti_switch_end(context, &trained->power);
+    cti_nn_let_go(entry, trained->other);
+    if (!entry->tensor->namer) entry->tensor->namer = &entry->namer;
+    cti_give_any(context, trained, sizeof *trained);
+}
+
 static void entries_free(ct_context *context, cti_nn_entry *entry) {
     for (cti_nn_entry *next; entry; entry = next) {
         next = entry->next;
-        CTI_ASSERT(entry->tensor->parameter > 0);
-        if (entry->tensor->namer == &entry->namer) entry->tensor->namer = NULL;
-        if (--entry->tensor->parameter == 0) cti_tensor_end(entry->tensor);
+        if (entry->trained) cti_trained_forget(entry);
+        cti_nn_let_go(entry, entry->tensor);
         string_give(context, entry->name);
         cti_give(context, entry, sizeof *entry);
     }
@@ -256,7 +280,7 @@ static bool module_can_hold(const ct_module *module, const char *noun, const cha
                        name ? name : "NULL");
     if (!cti_tensor_in(tensor, context, kind) || !cti_tensor_has_values(tensor, kind)) return false;
     if (!name_is_free(module, name, 0)) return false;
-    if (!tensor->contiguous)
+    if (!tensor->contiguous && !cti_is_blocks(tensor->dtype))
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s %s is not contiguous", kind, name,
                        SHAPE(tensor->shape));
     if (!tensor->parameter && !tensor->frame)
@@ -264,6 +288,14 @@ static bool module_can_hold(const ct_module *module, const char *noun, const cha
                        "%s: %s is a gradient or a saved tensor; a %s must be of its own", kind,
                        name, noun);
     return true;
+}
+
+void cti_nn_hold(cti_nn_entry *entry, ct_tensor *tensor) {
+    if (!tensor->parameter++) {
+        cti_tensor_disown(tensor);
+        tensor->namer = NULL;
+    }
+    if (!tensor->namer) tensor->namer = &entry->namer;
 }
 
 /* Appends an entry to one of the module's lists; the module then holds the tensor. */
@@ -282,11 +314,7 @@ static cti_nn_entry *entry_append(ct_module *module, cti_nn_entry **list, const 
         cti_give(context, entry, sizeof *entry);
         return NULL;
     }
-    if (!tensor->parameter++) {
-        cti_tensor_disown(tensor);
-        tensor->namer = NULL;
-    }
-    if (!tensor->namer) tensor->namer = &entry->namer;
+    cti_nn_hold(entry, tensor);
     while (*list) list = &(*list)->next;
     *list = entry;
     return entry;
@@ -295,10 +323,10 @@ static cti_nn_entry *entry_append(ct_module *module, cti_nn_entry **list, const 
 ct_tensor *ct_module_add_param(ct_module *module, const char *name, ct_tensor *tensor) {
     if (!cti_nn_ready(module, "ct_module_add_param", tensor)) return NULL;
     if (!module_can_hold(module, "parameter", name, tensor)) return NULL;
-    if (!cti_is_real(tensor->dtype) && tensor->dtype != CT_BF16)
+    if (tensor->dtype == CT_I64 || tensor->dtype == CT_BOOL)
         return ct_fail(module->context, CT_ERR_DTYPE,
-                       "%s: %s is %s; a parameter is f32, f64 or bf16", cti_nn_kind_name(module),
-                       name, cti_dtype_name(tensor->dtype));
+                       "%s: %s is %s; a parameter is f32, f64, bf16 or blocks",
+                       cti_nn_kind_name(module), name, cti_dtype_name(tensor->dtype));
     if (!entry_append(module, &module->params, name, tensor)) return NULL;
     cti_nn_changed(module);
     return tensor;
@@ -308,6 +336,9 @@ ct_tensor *ct_module_add_buffer(ct_module *module, const char *name, ct_tensor *
                                 bool persistent) {
     if (!cti_nn_ready(module, "ct_module_add_buffer", tensor)) return NULL;
     if (!module_can_hold(module, "buffer", name, tensor)) return NULL;
+    if (cti_is_blocks(tensor->dtype))
+        return ct_fail(module->context, CT_ERR_DTYPE, "%s: %s is %s, which is for parameters",
+                       cti_nn_kind_name(module), name, cti_dtype_name(tensor->dtype));
     if (ct_requires_grad(tensor))
         return ct_fail(module->context, CT_ERR_ARGUMENT,
                        "%s: %s requires a gradient; a buffer has none", cti_nn_kind_name(module),
@@ -318,10 +349,24 @@ ct_tensor *ct_module_add_buffer(ct_module *module, const char *name, ct_tensor *
     return tensor;
 }
 
+ct_dtype cti_nn_dtype_at_rest(ct_dtype dtype, const ct_shape *shape) {
+    const bool fits = shape->ndim == 2 && shape->dim[1] % CTI_BLOCK_LENGTH == 0;
+    return cti_is_blocks(dtype) && !fits ? CT_BF16 : dtype;
+}
+
+ct_tensor *cti_nn_matrix_new(ct_context *context, ct_dtype dtype, ct_shape shape) {
+    if (!cti_ready(context)) return NULL;
+    const bool exists = (unsigned)dtype < CTI_DTYPES;
+    if (exists) dtype = cti_nn_dtype_at_rest(dtype, &shape);
+    return exists && cti_is_blocks(dtype) ? cti_tensor_new(context, dtype, shape)
+                                          : ct_empty(context, dtype, shape);
+}
+
 ct_tensor *cti_nn_param_new(ct_module *module, const char *name, ct_dtype dtype, ct_shape shape) {
     cti_frame frame;
     cti_frame_open(module->context, &frame, false);
-    ct_tensor *tensor = ct_module_add_param(module, name, ct_empty(module->context, dtype, shape));
+    ct_tensor *tensor =
+        ct_module_add_param(module, name, cti_nn_matrix_new(module->context, dtype, shape));
     cti_frame_close(module->context, &frame);
     return tensor;
 }
@@ -408,11 +453,15 @@ static const ct_module *path_owner(const ct_module *module, const char *name, co
     return module;
 }
 
+ct_module *cti_nn_child_at(const ct_module *module, const char *path) {
+    const char *last;
+    const ct_module *owner = path_owner(module, path, &last);
+    return owner ? cti_nn_child(owner, last) : NULL;
+}
+
 ct_module *ct_module_child(ct_module *module, const char *name) {
     if (!module || !cti_object_is_open(&module->object, "ct_module_child")) return NULL;
-    const char *last;
-    const ct_module *owner = name ? path_owner(module, name, &last) : NULL;
-    ct_module *child = owner ? cti_nn_child(owner, last) : NULL;
+    ct_module *child = name ? cti_nn_child_at(module, name) : NULL;
     if (!child)
         ct_fail(module->context, CT_ERR_ARGUMENT, "%s: no child \"%s\"", cti_nn_kind_name(module),
                 name ? name : "NULL");

@@ -9,7 +9,7 @@
  * from the root fits CTI_NN_NAME_SIZE.
  *
  * (3) tensor->parameter counts the entries and optimisers that hold the tensor. The tensor ends
- * with the last one.
+ * with the last one. An entry with a trained copy (switch.h) holds two.
  *
  * (4) `changes` of a module grows with each change of the parameters or children in its tree.
  *
@@ -37,6 +37,14 @@
 #include "../src/core/profile.h"
 #include "../src/autograd/tape.h"
 #include "names.h"
+#include "switch.h"
+
+/* The other tensor of a parameter with a trained copy (switch.h). */
+typedef struct {
+    ct_tensor *other; /* the tensor that is not in place */
+    bool in_place;    /* entry->tensor is the copy, and the other one the original */
+    cti_switch power; /* of ct_lora_enable */
+} cti_trained_copy;
 
 /* A name of a parameter or a buffer. A tensor may have several names (tied weights). */
 typedef struct cti_nn_entry {
@@ -45,7 +53,8 @@ typedef struct cti_nn_entry {
     struct cti_nn_entry *next;
     ct_tensor *tensor;
     char *name;
-    bool persistent; /* a buffer is saved */
+    cti_trained_copy *trained; /* of a parameter with a trained copy; or NULL */
+    bool persistent;           /* a buffer is saved */
 } cti_nn_entry;
 
 struct ct_module {
@@ -65,6 +74,7 @@ struct ct_module {
     char *name;      /* the name in the parent; NULL without a parent */
     bool ends_data;  /* the `end` of the type is still to be called */
     bool training;
+    bool stays; /* ct_module_to leaves the parameters of the module itself as they are (bare.h) */
     /* the number of changes of the tree: a parameter or child was added, a child was removed, or a
      * dtype was changed */
     int64_t changes;
@@ -101,6 +111,9 @@ ct_module *cti_nn_new(ct_context *context, const ct_module_type *type, const voi
  * pending. */
 ct_module *cti_nn_made(ct_module *module);
 static inline const void *cti_nn_data(const ct_module *module) { return module->block; }
+
+/* The dtype of a matrix after ct_module_to(dtype): blocks are for rows that are multiples of 32. */
+ct_dtype cti_nn_dtype_at_rest(ct_dtype dtype, const ct_shape *shape);
 
 /* Adds a new parameter with undefined values. Returns NULL after it has recorded an error. */
 ct_tensor *cti_nn_param_new(ct_module *module, const char *name, ct_dtype dtype, ct_shape shape);
@@ -146,6 +159,16 @@ bool cti_nn_is(const ct_module *module, const ct_module_type *type, const char *
 /* Returns the parameter or child of that name in the module itself, not in its children; NULL,
  * without an error, if there is none. */
 ct_tensor *cti_nn_param(const ct_module *module, const char *name);
+/* Makes an entry hold a tensor, and lets go of it. The tensor ends with its last holder. */
+void cti_nn_hold(cti_nn_entry *entry, ct_tensor *tensor);
+void cti_nn_let_go(cti_nn_entry *entry, ct_tensor *tensor);
+/* The original of a parameter with a trained copy; or NULL. */
+static inline ct_tensor *cti_trained_original_of(const cti_nn_entry *entry) {
+    if (!entry->trained) return NULL;
+    return entry->trained->in_place ? entry->trained->other : entry->tensor;
+}
+/* Frees the record of a copy, and the tensor that is not in place. */
+void cti_trained_forget(cti_nn_entry *entry);
 ct_module *cti_nn_child(const ct_module *module, const char *name);
 /* Returns the parameter or buffer with that full name ("layers.0.norm1.weight"); NULL, without an
  * error, if there is none. */

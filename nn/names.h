@@ -18,6 +18,7 @@ typedef struct {
 /* The Linears of a feed-forward, as paths. */
 typedef struct {
     const char *in, *gate, *out;
+    const char *gate_in; /* one Linear for gate and in, gate's rows first; NULL: there are two */
 } cti_nn_feed_names;
 
 /* The sublayers of a layer are numbered in the order in which they run. */
@@ -38,6 +39,8 @@ typedef struct {
     double hidden_dropout;    /* inside the feed-forward */
     bool input_last; /* with parallel: the sublayers' results are added up before x, which has
                         other rounding than x + attention + feed_forward */
+    bool attention_undropped; /* opts.dropout is only that of the feed-forward's result */
+    double residual_scale;    /* the factor of a sublayer's result before it is added to the sum */
 } cti_nn_layer_more;
 
 /* Returns an encoder layer with these names. opts.dropout is only that of the sublayers' results.
@@ -54,11 +57,20 @@ bool cti_nn_cache_reserve(ct_kv_cache *cache, int64_t max_length);
 /* Adds a child at a path below the module, in Groups that are made if they are missing. If this
  * fails, the child is freed. */
 ct_module *cti_nn_add_at(ct_module *module, const char *path, ct_module *child);
+/* Returns the module at a path ("layers.0.norm1"); NULL, without an error, if there is none. */
+ct_module *cti_nn_child_at(const ct_module *module, const char *path);
 /* Returns the child with the name that is the first `length` characters of `name`, a Group that is
  * made if it is missing. */
 ct_module *cti_nn_group(ct_module *module, const char *name, size_t length);
-/* Return the first child of a module, and the child behind another; NULL: there is none. */
+/* Return the first child of a module, the child behind another, and a child's name; NULL: there is
+ * none. */
 ct_module *cti_nn_first_child(const ct_module *module);
 ct_module *cti_nn_next_child(const ct_module *child);
+
+/* Returns y, which a layer has made of x, and releases x: only the tape may still need it. It stays
+ * if it is not of the innermost scope, as a layer of the program's may return a tensor that the
+ * program owns, or its input. */
+ct_tensor *cti_nn_state_next(ct_tensor *x, ct_tensor *y);
+const char *cti_nn_child_name(const ct_module *child);
 
 #endif

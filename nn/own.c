@@ -87,6 +87,7 @@ ct_module *cti_nn_add_at(ct_module *module, const char *path, ct_module *child) 
 
 ct_module *cti_nn_first_child(const ct_module *module) { return module->children; }
 ct_module *cti_nn_next_child(const ct_module *child) { return child->next; }
+const char *cti_nn_child_name(const ct_module *child) { return child->name; }
 
 /* ---- using ---- */
 
@@ -138,6 +139,7 @@ ct_module *cti_nn_copy(const ct_module *from) {
     if (!to) return NULL;
     to->self = from->self == from ? to : NULL;
     to->training = from->training;
+    to->stays = from->stays;
     return to;
 }
 

@@ -40,6 +40,7 @@ static bool positions_fit(const ct_module *module, const ct_tensor *positions, c
 
 static ct_tensor *positions_add_at(ct_module *module, ct_tensor *x, ct_tensor *positions) {
     const ct_positions_opts *o = cti_nn_data(module);
+    if (!cti_tensor_no_blocks(x, "Positions")) return NULL;
     if (x->shape.ndim != 3 || x->shape.dim[2] != o->embed_dim)
         return ct_fail(module->context, CT_ERR_SHAPE,
                        "Positions: expected (B, T, %" PRId64 "), got %s", o->embed_dim,

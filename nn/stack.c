@@ -164,12 +164,10 @@ static bool stack_check(ct_module *stack, const ct_stack_call *call) {
 
 /* ---- running ---- */
 
-/* Runs the layers and the norm. A layer of the program may return a tensor that the program owns,
- * which is not released here. It may also replace itself, and its `next` is invalid then, so `next`
- * is read before the layer runs. */
+/* Runs the layers and the norm. A layer of the program may replace itself, and its `next` is
+ * invalid then, so `next` is read before the layer runs. */
 static ct_tensor *layers_run(ct_module *stack, ct_tensor *x, ct_tensor *memory,
                              const ct_stack_call *call, int64_t layers) {
-    const cti_frame *frame = stack->context->frame;
     ct_mha_call self = call->self, cross = call->cross;
     self.need_weights = call->self_weights != NULL;
     cross.need_weights = call->cross_weights != NULL;
@@ -183,8 +181,7 @@ static ct_tensor *layers_run(ct_module *stack, ct_tensor *x, ct_tensor *memory,
                                   : ct_encoder_layer_forward(layer, y, self);
         if (call->self_weights) call->self_weights[i] = out.self_weights;
         if (call->cross_weights) call->cross_weights[i] = out.cross_weights;
-        if (y->frame == frame) ct_release(y);
-        y = out.out;
+        y = cti_nn_state_next(y, out.out);
     }
     const ct_layer_opts *o = cti_nn_data(stack);
     return cti_nn_child(stack, "norm") ? cti_nn_forward(stack, "norm", y, o->embed_dim) : y;

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "../src/core/block_matrix.h"
 #include "../src/core/int_math.h"
 
 /* ---- collecting ---- */
@@ -74,14 +75,18 @@ bool cti_nn_state_add_flag(cti_nn_state *state, const char *prefix, const char *
     return true;
 }
 
+static bool state_wants(const cti_nn_state *state, const ct_param *param) {
+    return !state->is_apart || !state->is_apart(state->apart_arg, param->name);
+}
+
 bool cti_nn_state_add_module(cti_nn_state *state, const char *prefix, const ct_module *module,
                              bool trained) {
     for (ct_param param = {0}; ct_module_next(module, &param);)
-        if ((!trained || ct_requires_grad(param.tensor)) &&
+        if ((!trained || ct_requires_grad(param.tensor)) && state_wants(state, &param) &&
             !cti_nn_state_add(state, prefix, param.name, param.tensor))
             return false;
     for (ct_param buffer = {0}; ct_module_next_buffer(module, &buffer);)
-        if (cti_nn_is_persistent(&buffer) &&
+        if (cti_nn_is_persistent(&buffer) && state_wants(state, &buffer) &&
             !cti_nn_state_add(state, prefix, buffer.name, buffer.tensor))
             return false;
     return true;
@@ -180,12 +185,16 @@ static bool transposed_read(const cti_nn_slice *slice, ct_tensor *to) {
     ct_context *context = to->context;
     cti_frame frame;
     cti_frame_open(context, &frame, true);
-    ct_tensor *all = cti_tensor_new(context, to->dtype, slice->from->shape);
-    const bool ok = all && cti_safetensors_read(slice->from, 0, slice->from->numel, all, 0);
+    const bool blocks = cti_is_blocks(to->dtype);
+    ct_tensor *all = cti_tensor_new(context, blocks ? CT_F32 : to->dtype, slice->from->shape);
+    const bool ok = all && cti_file_tensor_read(slice->from, 0, slice->from->numel, all, 0);
     ct_tensor *rows =
-                  ok ? ct_narrow(ct_transpose(all, 0, 1), 0, slice->file_start, slice->rows) : NULL,
-              *place = rows ? ct_narrow(to, 0, slice->param_start, slice->rows) : NULL;
-    if (place) cti_tensor_copy(place, rows, false);
+        ok ? ct_narrow(ct_transpose(all, 0, 1), 0, slice->file_start, slice->rows) : NULL;
+    ct_tensor *place =
+        rows ? blocks ? cti_tensor_dense(rows) : ct_narrow(to, 0, slice->param_start, slice->rows)
+             : NULL;
+    if (place && blocks) cti_block_matrix_set_floats(to, slice->param_start, place);
+    else if (place) cti_tensor_copy(place, rows, false);
     cti_frame_close(context, &frame);
     return place;
 }
@@ -194,13 +203,13 @@ static bool source_slice_read(const cti_nn_slice *slice, ct_tensor *to) {
     if (slice->rows == 0 || to->numel == 0) return true;
     if (slice->transposed) return transposed_read(slice, to);
     const int64_t row = to->numel / (to->shape.ndim ? to->shape.dim[0] : 1);
-    return cti_safetensors_read(slice->from, slice->file_start * row, slice->rows * row, to,
+    return cti_file_tensor_read(slice->from, slice->file_start * row, slice->rows * row, to,
                                 slice->param_start * row);
 }
 
 bool cti_nn_state_read_source(const cti_nn_state *state, int64_t source, ct_tensor *to) {
     const cti_nn_source *at = &state->source[source];
-    if (at->from) return cti_safetensors_read(at->from, 0, at->from->numel, to, 0);
+    if (at->from) return cti_file_tensor_read(at->from, 0, at->from->numel, to, 0);
     for (int64_t k = 0; k < at->slices; k++)
         if (!source_slice_read(&state->slice[at->slice + k], to)) return false;
     return true;

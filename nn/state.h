@@ -18,6 +18,7 @@ typedef struct {
     void *value;     /* the address of a number of the program; NULL for a tensor */
     bool flag;       /* the number is a double, 0 or 1, and the tensor a bool */
     bool direct;     /* the values are read into the tensor itself, without a copy */
+    bool kept;       /* the tensor keeps its values; the file is not asked */
     bool exact;      /* dtypes must be equal; otherwise the file's dtype may be converted */
     int64_t source;  /* the source that it is loaded from; -1: none */
     ct_tensor *read; /* the values in the file, before commit copies them */
@@ -47,6 +48,8 @@ typedef struct {
 
 typedef struct {
     ct_context *context;
+    bool (*is_apart)(const void *arg, const char *name); /* add_module leaves these out; or NULL */
+    const void *apart_arg;
     ct_named *named;       /* [n] the state owns the names */
     cti_nn_record *record; /* [n] */
     int64_t n, room;

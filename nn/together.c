@@ -26,7 +26,7 @@ static bool whole_make(ct_optim *whole, ct_optim *optim) {
     for (int64_t i = 0; i < optim->count; i++) {
         cti_nn_item *item = &whole->items[i];
         for (int k = 0; item->range && k < CTI_NN_STATES && item->state[k]; k++) {
-            item->state[k] = cti_tensor_new(context, item->param->dtype, item->param->shape);
+            item->state[k] = cti_tensor_new(context, item->state[k]->dtype, item->param->shape);
             if (!item->state[k]) return false;
         }
     }

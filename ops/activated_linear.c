@@ -41,7 +41,7 @@ static bool activated_linear_check(ct_call *c, ct_shape *shape) {
     cti_activation f;
     if (!activation_of(c, &f)) return false;
     if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "activated_linear: weight is NULL");
-    if (!cti_op_same_dtype_or_bf16(c, 1)) return false;
+    if (!cti_op_is_real(c, 0) || !cti_op_same_dtype_or_weight(c, 1)) return false;
     if (w->shape.ndim != 2 || x->shape.ndim == 0 ||
         x->shape.dim[x->shape.ndim - 1] != w->shape.dim[1])
         return ct_fail(c->context, CT_ERR_SHAPE,
@@ -174,7 +174,7 @@ static const ct_op activated_linear_op = {.name = "activated_linear",
                                           .attrs_size = sizeof(activated_linear_attrs),
                                           .forward = activated_linear_forward,
                                           .backward = activated_linear_backward,
-                                          .flags = CT_OP_OPTIONAL};
+                                          .flags = CT_OP_OPTIONAL | CTI_OP_READS_BLOCKS};
 
 ct_tensor *ct_activated_linear(ct_tensor *x, ct_activation activation, ct_tensor *weight,
                                ct_tensor *bias, ct_tensor *residual) {

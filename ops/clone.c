@@ -14,7 +14,9 @@ static bool clone_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **gr
     return true;
 }
 
-static const ct_op clone_op = {
-    .name = "clone", .forward = clone_forward, .backward = clone_backward, .flags = CT_OP_STRIDED};
+static const ct_op clone_op = {.name = "clone",
+                               .forward = clone_forward,
+                               .backward = clone_backward,
+                               .flags = CT_OP_STRIDED | CTI_OP_READS_BLOCKS};
 
 ct_tensor *ct_clone(ct_tensor *x) { return ct_apply(&clone_op, (ct_tensor *[]){x}, 1, NULL); }

@@ -1,6 +1,7 @@
 /* embedding: y[i] = W[ids[i]];   dW[v] = sum of g[i] over the i with ids[i] = v, in increasing i.
- * If W is bf16, y is f32. */
+ * If W is bf16 or blocks, y is f32. */
 #include "support/index.h"
+#include "../src/core/block_matrix.h"
 #include "../src/core/isa.h"
 #include "support/shape_ops.h"
 #include "../src/kernels/elementwise.h"
@@ -18,12 +19,17 @@ typedef struct {
     size_t size, row_size;                            /* bytes: an element of weight, of rows */
     char *weight, *rows;                              /* W or dW; y or g */
     void (*widen)(int64_t n, const void *x, void *y); /* bf16 to f32 if W is of bf16; or NULL */
+    const ct_tensor *blocks;                          /* W if it is of blocks; or NULL */
 } embedding_lookup;
 
 static void look_up_rows(void *arg, int64_t begin, int64_t end, int worker) {
     (void)worker;
     const embedding_lookup *a = arg;
     const size_t row = (size_t)a->n * a->size, to = (size_t)a->n * a->row_size;
+    for (int64_t i = begin; a->blocks && i < end; i++)
+        cti_block_row_widen(a->blocks, a->ids[i], 0, a->n,
+                            (float *)(void *)(a->rows + (size_t)i * to));
+    if (a->blocks) return;
     for (int64_t i = begin; a->widen && i < end; i++)
         a->widen(a->n, a->weight + (size_t)a->ids[i] * row, a->rows + (size_t)i * to);
     for (int64_t i = begin; !a->widen && i < end; i++)
@@ -43,8 +49,8 @@ static ct_tensor *embedding_forward(ct_call *c) {
     ct_tensor *ids = c->in[0], *weight = c->in[1];
     c->drop = CT_DROP_IN(1) | CT_DROP_OUT;
     if (!cti_op_is(c, 0, CT_I64)) return NULL;
-    const bool bf16 = weight->dtype == CT_BF16;
-    if (!bf16 && !cti_op_is_real(c, 1)) return NULL;
+    const bool bf16 = weight->dtype == CT_BF16, blocks = cti_is_blocks(weight->dtype);
+    if (!bf16 && !blocks && !cti_op_is_real(c, 1)) return NULL;
     if (weight->shape.ndim != 2)
         return ct_fail(c->context, CT_ERR_SHAPE, "embedding: the weight %s is not (V, D)",
                        SHAPE(weight->shape));
@@ -64,6 +70,7 @@ static ct_tensor *embedding_forward(ct_call *c) {
                 .size = cti_dtype_size(weight->dtype),
                 .row_size = cti_dtype_size(y->dtype),
                 .widen = bf16 ? c->context->isa->of[CT_BF16]->elementwise->cast[CT_F32] : NULL,
+                .blocks = blocks ? weight : NULL,
                 .weight = weight->data,
                 .rows = y->data});
     return y;
@@ -90,8 +97,10 @@ static bool embedding_backward(const ct_call *c, ct_tensor *const *g, ct_tensor 
     return true;
 }
 
-static const ct_op embedding = {
-    .name = "embedding", .forward = embedding_forward, .backward = embedding_backward};
+static const ct_op embedding = {.name = "embedding",
+                                .forward = embedding_forward,
+                                .backward = embedding_backward,
+                                .flags = CTI_OP_READS_BLOCKS};
 
 ct_tensor *ct_embedding(ct_tensor *ids, ct_tensor *weight) {
     return ct_apply(&embedding, (ct_tensor *[]){ids, weight}, 2, NULL);

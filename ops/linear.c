@@ -1,6 +1,6 @@
 /* linear: Y = X W' + b, x (..., in), weight (out, in), bias (out) -> (..., out);
  * dX = G W,  dW = G' X,  db = sum of G's rows. As torch.nn.functional.linear; the bias may be
- * NULL. x may have any strides. W may be bf16 beside f32, and then has no gradient. */
+ * NULL. x may have any strides. W may be bf16 or blocks beside f32, and then has no gradient. */
 #include "support/op.h"
 
 #include "../src/gemm/contract.h"
@@ -26,7 +26,7 @@ static ct_tensor *linear_forward(ct_call *c) {
     const ct_tensor *x = c->in[0], *w = c->in[1];
     ct_tensor *bias = c->in[2];
     if (!w) return ct_fail(c->context, CT_ERR_ARGUMENT, "linear: weight is NULL");
-    if (!cti_op_is_real(c, 0) || !cti_op_same_dtype_or_bf16(c, 1)) return NULL;
+    if (!cti_op_is_real(c, 0) || !cti_op_same_dtype_or_weight(c, 1)) return NULL;
     if (w->shape.ndim != 2)
         return ct_fail(c->context, CT_ERR_SHAPE, "linear: weight must be (out, in), not %s",
                        SHAPE(w->shape));
@@ -89,7 +89,7 @@ static bool linear_backward(const ct_call *c, ct_tensor *const *g, ct_tensor **g
 static const ct_op linear = {.name = "linear",
                              .forward = linear_forward,
                              .backward = linear_backward,
-                             .flags = CT_OP_STRIDED | CT_OP_OPTIONAL};
+                             .flags = CT_OP_STRIDED | CT_OP_OPTIONAL | CTI_OP_READS_BLOCKS};
 
 ct_tensor *ct_linear(ct_tensor *x, ct_tensor *weight, ct_tensor *bias) {
     return ct_apply(&linear, (ct_tensor *[]){x, weight, bias}, 3, NULL);

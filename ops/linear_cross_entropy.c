@@ -17,7 +17,8 @@ enum { BLOCK_ELEMENTS = 1 << 20, BLOCK_ROWS = 256 };
 static bool linear_cross_entropy_check(const ct_call *c) {
     const ct_tensor *x = c->in[0], *weight = c->in[1];
     if (!cti_op_is_real(c, 0)) return false;
-    if (x->dtype != weight->dtype && !(x->dtype == CT_F32 && weight->dtype == CT_BF16))
+    const bool at_rest = weight->dtype == CT_BF16 || cti_is_blocks(weight->dtype);
+    if (x->dtype != weight->dtype && !(x->dtype == CT_F32 && at_rest))
         return ct_fail(c->context, CT_ERR_DTYPE, "linear_cross_entropy: dtypes differ: %s and %s",
                        cti_dtype_name(x->dtype), cti_dtype_name(weight->dtype));
     const int last = x->shape.ndim - 1;
@@ -124,7 +125,8 @@ static bool linear_cross_entropy_backward(const ct_call *c, ct_tensor *const *g,
 static const ct_op linear_cross_entropy = {.name = "linear_cross_entropy",
                                            .attrs_size = sizeof(ct_cross_entropy_opts),
                                            .forward = linear_cross_entropy_forward,
-                                           .backward = linear_cross_entropy_backward};
+                                           .backward = linear_cross_entropy_backward,
+                                           .flags = CTI_OP_READS_BLOCKS};
 
 ct_tensor *ct_linear_cross_entropy(ct_tensor *x, ct_tensor *weight, ct_tensor *targets,
                                    ct_cross_entropy_opts opts) {

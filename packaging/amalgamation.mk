@@ -10,6 +10,6 @@ $(AMALGAMATION)/cotangent.o: $(AMALGAMATION)/cotangent.c $(BUILD)/flags
 	$(call if_quiet,CC)$(CC) -O3 -fPIC -fvisibility=hidden -Wall -Wextra -Werror \
 	    -DCTI_WITHOUT_memory -DCTI_WITHOUT_handle -DCTI_WITHOUT_isa -c $< -o $@
 packaging-check: all $(BUILD)/obj/tests/support/cases.o \
-    ## the amalgamation, find_package and FetchContent, from projects outside of this tree; needs cmake
+    ## what docs/install.md says, from projects outside of this tree; needs cmake, and meson to try that
 	BUILD=$(abspath $(BUILD)) CC='$(CC)' packaging/check
 .PHONY: amalgamation packaging-check

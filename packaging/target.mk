@@ -31,19 +31,19 @@ endif
 
 # The shared library under its full name, the name that programs ask for, and the name that they link.
 ifeq ($(OS_NAME),windows)
-SHARED = $(BUILD)/libcotangent-$(MAJOR).dll
-SONAME = libcotangent-$(MAJOR).dll
+SHARED = $(BUILD)/libcotangent-$(ABI).dll
+SONAME = libcotangent-$(ABI).dll
 LINKED = libcotangent.dll.a
 SHARED_FLAGS = -Wl,--out-implib,$(BUILD)/$(LINKED)
 else ifneq (,$(IS_MACOS))
 SHARED = $(BUILD)/libcotangent.$(VERSION).dylib
-SONAME = libcotangent.$(MAJOR).dylib
+SONAME = libcotangent.$(ABI).dylib
 LINKED = libcotangent.dylib
-SHARED_FLAGS = -Wl,-install_name,@rpath/$(SONAME) -Wl,-compatibility_version,$(MAJOR).0.0 \
+SHARED_FLAGS = -Wl,-install_name,@rpath/$(SONAME) -Wl,-compatibility_version,$(ABI).0 \
     -Wl,-current_version,$(VERSION)
 else
 SHARED = $(BUILD)/libcotangent.so.$(VERSION)
-SONAME = libcotangent.so.$(MAJOR)
+SONAME = libcotangent.so.$(ABI)
 LINKED = libcotangent.so
 SHARED_FLAGS = -Wl,-soname,$(SONAME) -Wl,--no-undefined
 endif

@@ -24,13 +24,18 @@ wasm: $(ZIG)/ready ## build library, examples and tests for WebAssembly (wasm32,
 	+$(ON_WASM) all tests
 wasm-test: $(WASM_TOOLS) ## the suite in wasmtime, or SUITES="nn io"
 	+RUN="$(abspath $(ZIG))/bin/python tests/wasm/run" $(ON_WASM) test
-web: $(ZIG)/ready ## examples/web: a page that trains in the browser, in build/web/
-	@mkdir -p $(BUILD)/web
-	+$(ON_WASM) $(WASM)/seq2seq_web.wasm
-	cp $(WASM)/seq2seq_web.wasm examples/web/index.html examples/web/seq2seq.js $(BUILD)/web
+# The page of tokens has a tokenizer of this project's own pages.
+$(BUILD)/web/tokenizer.json: $(BUILD)/tokenize README.md $(wildcard docs/*.md)
+	@mkdir -p $(@D)
+	$(RUN) $(BUILD)/tokenize --train 2000 --out $@ $(filter %.md,$^) > $(@D)/tokenizer.log
+web: $(ZIG)/ready $(BUILD)/web/tokenizer.json ## examples/web: pages that check, tokenize and train in the browser, in build/web/
+	+$(ON_WASM) $(WASM)/seq2seq_web.wasm $(WASM)/gradcheck_web.wasm $(WASM)/tokenizer_web.wasm
+	cp $(WASM)/*_web.wasm examples/web/* $(BUILD)/web
 	@echo "python3 -m http.server -d $(BUILD)/web, then http://localhost:8000"
-web-test: web ## that page in a headless Chromium: it learns to 99 %, without an error; build/web/page.png
-	python3 tests/wasm/web $(BUILD)/web
+web-test: web ## these pages in a headless Chromium: one learns to 99 %, one finds every mistake; build/web/page.png
+	python3 tests/browser/page $(BUILD)/web
+	python3 tests/browser/gradcheck $(BUILD)/web
+	python3 tests/browser/tokens $(BUILD)/web $(BUILD)/tokenize
 .PHONY: wasm wasm-test web web-test
 
 ifeq ($(OS_NAME),wasi)
@@ -38,5 +43,5 @@ $(BUILD)/obj/programs/%.o $(BUILD)/obj/examples/%.o: ALL_CFLAGS += -D_WASI_EMULA
 endif
 
 # A module without main (reactor): the page calls its exported functions.
-$(BUILD)/seq2seq_web.wasm: $(BUILD)/obj/examples/web/seq2seq_web.o $(PARTS_LIB) $(STATIC)
+$(BUILD)/%_web.wasm: $(BUILD)/obj/examples/web/%_web.o $(PARTS_LIB) $(STATIC)
 	$(call if_quiet,LD)$(CC) -mexec-model=reactor $(filter %.o,$^) $(PARTS_LIB) $(STATIC) -o $@ $(LIBS) -Wl,--strip-debug

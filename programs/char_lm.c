@@ -25,7 +25,7 @@ static struct {
     long long batch, micro_batches, shares, steps, warmup, eval_every, eval_windows;
     double lr, min_lr, beta1, beta2, weight_decay, clip;
     long long seed, threads, matmul;
-    long long keep_partial;
+    long long keep_partial, bf16_states;
     const char *out, *save, *sample, *tokenizer;
 } option = {
     .batch = 12,
@@ -248,6 +248,7 @@ static ct_optim *make_optim(const gpt *m) {
         .decay_matrices_only = true,
         .clip_norm = option.clip > 0 ? option.clip
                                      : 1e300, /* 1e300 clips nothing, but the norm is computed */
+        .state_dtype = option.bf16_states ? CT_BF16 : CT_F32,
     };
     return ct_adamw_new(m->root, adamw);
 }
@@ -411,6 +412,8 @@ int main(int argc, char **argv) {
         flag_integer("warmup", &option.warmup, 0, 1e9, "steps in which the rate rises"),
         flag_real("beta1", &option.beta1, "X", 1e-6, 0.999999, "AdamW's decay of the mean"),
         flag_real("beta2", &option.beta2, "X", 1e-6, 0.999999, "AdamW's decay of the square"),
+        flag_switch("bf16-states", &option.bf16_states,
+                    "keep AdamW's averages in bf16: half their memory"),
         flag_real("weight-decay", &option.weight_decay, "X", 0, 10, "weight decay of matrices"),
         flag_real("clip", &option.clip, "X", 0, 1e9, "largest norm of the gradient; 0: any"),
         flag_integer("eval-every", &option.eval_every, 1, 1e9,
@@ -495,10 +498,10 @@ int main(int argc, char **argv) {
             picture_path = output_path(option.out, "char_lm_loss.svg");
             run_files(&r);
         }
-        run_same_flags(
-            &r, flags, n_flags,
-            "layers heads width context bias dropout steps batch micro-batches shares "
-            "lr min-lr warmup beta1 beta2 weight-decay clip eval-every eval-windows seed matmul");
+        run_same_flags(&r, flags, n_flags,
+                       "layers heads width context bias dropout steps batch micro-batches shares "
+                       "lr min-lr warmup beta1 beta2 bf16-states weight-decay clip eval-every "
+                       "eval-windows seed matmul");
         whole_text t = read_text(&m, &r, files, argv + 1);
         gpt_prompt(&m, w.prompt);
         gpt_make(&m);

@@ -45,8 +45,7 @@ void chat_add_tokens(ct_context *context, ct_tokenizer *tokenizer, const chat_fo
 
 static char *text_read(const char *path) {
     contents all = read_text_files(1, (char *[]){(char *)path});
-    char *text = realloc(all.bytes, (size_t)all.length + 1);
-    if (!text) fail(EXIT_FAILED, "out of memory");
+    char *text = room_for(all.bytes, (size_t)all.length + 1, 1);
     text[all.length] = 0;
     return text;
 }

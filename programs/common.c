@@ -85,12 +85,6 @@ typedef struct {
 static named_file *named; /* [n_named] the files that the program has named so far */
 static int n_named;
 
-static void *resized(void *block, size_t size) {
-    void *larger = realloc(block, size);
-    if (!larger) fail(EXIT_FAILED, "out of memory");
-    return larger;
-}
-
 static bool is_in_series(const named_file *f, const named_file *series) {
     return series->fits && system_same_folder(&f->file, &series->file) &&
            series->fits(f->file.name);
@@ -118,10 +112,10 @@ static void compare_files(const named_file *a, const named_file *b) {
 
 /* Adds a file and compares it with all others. Returns the copy of its path. */
 static const char *name_file(const char *path, bool written, bool (*fits)(const char *name)) {
-    named = resized(named, (size_t)(n_named + 1) * sizeof *named);
+    named = room_for(named, (size_t)n_named + 1, sizeof *named);
     named_file *f = &named[n_named];
     const size_t size = strlen(path) + 1;
-    *f = (named_file){.path = resized(NULL, size), .written = written, .fits = fits};
+    *f = (named_file){.path = room_for(NULL, size, 1), .written = written, .fits = fits};
     memcpy(f->path, path, size);
     const bool standard = !written && !strcmp(path, "-");
     f->known = fits ? system_find_folder(path, &f->file)
@@ -148,7 +142,7 @@ void output_series(const char *folder, bool (*fits)(const char *name)) {
 static void append_byte(contents *t, int byte) {
     if (t->length == t->capacity) {
         t->capacity = 2 * t->capacity + 65536;
-        t->bytes = resized(t->bytes, (size_t)t->capacity);
+        t->bytes = room_for(t->bytes, (size_t)t->capacity, 1);
     }
     t->bytes[t->length] = (unsigned char)byte;
     t->length++;
@@ -251,20 +245,20 @@ double now(void) { return 1e-9 * (double)cti_os_now(); }
 
 static void on_signal(int number) { stop = number; }
 
-void catch_interrupts(void) { system_on_interrupt(on_signal, true, false); }
+void catch_interrupts(void) { system_on_interrupt(on_signal, true); }
 
-static volatile sig_atomic_t reads_end; /* a signal ends a read that waits */
+static volatile sig_atomic_t input_ends; /* at the next signal */
 
 static void on_each_signal(int number) {
     if (stop || number != SIGINT) system_die_of(number);
     stop = number;
-    system_on_interrupt(on_each_signal, false, reads_end); /* Windows forgets a handler that it has
-                                                            * called */
+    if (input_ends) system_end_input();
+    system_on_interrupt(on_each_signal, false); /* Windows forgets a handler that it has called */
 }
 
-void catch_each_interrupt(bool ends_reads) {
-    reads_end = ends_reads;
-    system_on_interrupt(on_each_signal, false, ends_reads);
+void catch_each_interrupt(bool ends_input) {
+    input_ends = ends_input;
+    system_on_interrupt(on_each_signal, false);
 }
 
 void interrupt_forget(void) { stop = 0; }

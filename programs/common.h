@@ -5,6 +5,7 @@
 
 #include <cotangent/cotangent.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* The exit codes of a failure and of wrong usage. */
 enum { EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -19,6 +20,9 @@ void check(const ct_context *context, int exit_code);
 /* A message of the library without the function that it begins with, which a program's user does
  * not know. */
 const char *error_text(const char *message);
+
+/* realloc(block, n size), which fails with a message. Of no bytes it is a block too. */
+void *room_for(void *block, size_t n, size_t size);
 
 #define PLURAL(n) ((n) == 1 ? "" : "s") /* "%lld row%s" */
 
@@ -126,9 +130,9 @@ double now(void);   /* seconds */
 void catch_interrupts(void);
 bool interrupted(void);
 /* For a program that goes on after Ctrl-C: each one interrupts, and two in a row without
- * interrupt_forget between them kill the program. With `ends_reads` a read that waits for standard
- * input ends too. */
-void catch_each_interrupt(bool ends_reads);
+ * interrupt_forget between them kill the program. With `ends_input` standard input ends then, also
+ * for a read that waits. */
+void catch_each_interrupt(bool ends_input);
 void interrupt_forget(void);
 /* The exit code of a program that was interrupted, as a shell has it: 130 after Ctrl-C, 143 after a
  * request to end. An interrupted run must not look like one that is done, so the program writes

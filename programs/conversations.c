@@ -27,12 +27,6 @@ struct chat_reader {
     special_tokens special;
 };
 
-static void *resized(void *block, size_t n, size_t size) {
-    void *larger = n <= SIZE_MAX / size ? realloc(block, n ? n * size : 1) : NULL;
-    if (!larger) fail(EXIT_FAILED, "out of memory");
-    return larger;
-}
-
 /* ---- members of a message ---- */
 
 /* A member of a JSON object as the library writes it: its key and its value, as they are spelled.
@@ -76,11 +70,10 @@ static bool is_named(const json_member *member, const char *name) {
     return member->key_size == strlen(name) && !memcmp(member->key, name, member->key_size);
 }
 
-/* The JSON of a message with a weight of 0; the caller frees it. */
-static char *without_weight(const char *json) {
+char *chat_without_weight(const char *json) {
     static const char added[] = ", \"weight\": 0}";
     const size_t size = strlen(json);
-    char *out = resized(NULL, size + sizeof added, 1);
+    char *out = room_for(NULL, size + sizeof added, 1);
     const char *at = json + 1;
     for (json_member m; next_member(&at, &m);) {
         if (!is_named(&m, "weight")) continue;
@@ -136,7 +129,7 @@ static void find_special(const ct_tokenizer *tokenizer, special_tokens *special)
         if (!token || !*token || ct_decode(tokenizer, &id, 1, false, text, sizeof text) != 0 ||
             ct_decode(tokenizer, &id, 1, true, text, sizeof text) < 1)
             continue;
-        special->text = resized(special->text, (size_t)special->n + 1, sizeof *special->text);
+        special->text = room_for(special->text, (size_t)special->n + 1, sizeof *special->text);
         special->text[special->n++] = token;
         special->begins[(unsigned char)*token] = true;
     }
@@ -210,11 +203,11 @@ chat_reader *chat_reader_new(const ct_tokenizer *tokenizer, ct_chat_opts opts, c
                              void (*add)(void *to, const int64_t *ids, const int64_t *targets,
                                          int64_t n),
                              void *to) {
-    chat_reader *r = resized(NULL, 1, sizeof *r);
+    chat_reader *r = room_for(NULL, 1, sizeof *r);
     *r = (chat_reader){
         .tokenizer = tokenizer, .opts = opts, .tally = tally, .add = add, .to = to, .room = 1024};
-    r->ids = resized(NULL, (size_t)r->room, sizeof *r->ids);
-    r->targets = resized(NULL, (size_t)r->room, sizeof *r->targets);
+    r->ids = room_for(NULL, (size_t)r->room, sizeof *r->ids);
+    r->targets = room_for(NULL, (size_t)r->room, sizeof *r->targets);
     if (!opts.parse_special) find_special(tokenizer, &r->special);
     return r;
 }
@@ -252,8 +245,8 @@ static int64_t encode(chat_reader *r, const char *path, const ct_json_line *line
                  strstr(error, "chat template") ? " (--template)" : "");
         if (count <= r->room) break;
         r->room = 2 * count;
-        r->ids = resized(r->ids, (size_t)r->room, sizeof *r->ids);
-        r->targets = resized(r->targets, (size_t)r->room, sizeof *r->targets);
+        r->ids = room_for(r->ids, (size_t)r->room, sizeof *r->ids);
+        r->targets = room_for(r->targets, (size_t)r->room, sizeof *r->targets);
     }
     return count;
 }
@@ -275,7 +268,8 @@ static void split(chat_reader *r, const char *path, const ct_json_line *line, co
     const int64_t n = line->n_messages;
     for (int64_t i = 0; i < n; i++) {
         r->messages[i] = line->messages[i];
-        if (r->turns[i] != CT_TURN_NONE) r->unlearned[i] = without_weight(line->messages[i].json);
+        if (r->turns[i] != CT_TURN_NONE)
+            r->unlearned[i] = chat_without_weight(line->messages[i].json);
         r->tally->rewritten += r->turns[i] == CT_TURN_REWRITTEN;
     }
     for (int64_t i = 0; i < n; i++) {
@@ -293,9 +287,9 @@ void chat_read(chat_reader *r, const char *path, const ct_json_line *line) {
     const int64_t n = line->n_messages;
     const char *tools = line->tools ? line->tools : r->opts.tools;
     if (n > r->turns_room) {
-        r->turns = resized(r->turns, (size_t)n, sizeof *r->turns);
-        r->messages = resized(r->messages, (size_t)n, sizeof *r->messages);
-        r->unlearned = resized(r->unlearned, (size_t)n, sizeof *r->unlearned);
+        r->turns = room_for(r->turns, (size_t)n, sizeof *r->turns);
+        r->messages = room_for(r->messages, (size_t)n, sizeof *r->messages);
+        r->unlearned = room_for(r->unlearned, (size_t)n, sizeof *r->unlearned);
         for (int64_t i = r->turns_room; i < n; i++) r->unlearned[i] = NULL;
         r->turns_room = n;
     }

@@ -46,4 +46,7 @@ void chat_reader_free(chat_reader *reader);
  * the last is learned. Prints a message and exits if the template refuses it. */
 void chat_read(chat_reader *reader, const char *path, const ct_json_line *line);
 
+/* The JSON of a message that is not learned, with a weight of 0; the caller frees it. */
+char *chat_without_weight(const char *json);
+
 #endif

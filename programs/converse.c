@@ -18,19 +18,13 @@ typedef struct {
     int64_t answers, tokens; /* of the model in all */
 } conversation;
 
-static void *resized(void *block, size_t n, size_t size) {
-    void *larger = n <= SIZE_MAX / size ? realloc(block, n ? n * size : 1) : NULL;
-    if (!larger) fail(EXIT_FAILED, "out of memory");
-    return larger;
-}
-
 /* ---- messages ---- */
 
 /* Adds a message; its content becomes the conversation's. */
 static void add_message(conversation *c, const char *role, const char *content) {
     if (c->n == c->room) {
         c->room = 2 * c->room + 16;
-        c->messages = resized(c->messages, (size_t)c->room, sizeof *c->messages);
+        c->messages = room_for(c->messages, (size_t)c->room, sizeof *c->messages);
     }
     c->messages[c->n++] = (ct_message){.role = role, .content = content};
 }
@@ -38,10 +32,11 @@ static void add_message(conversation *c, const char *role, const char *content) 
 static void drop_message(conversation *c) { free((char *)c->messages[--c->n].content); }
 
 static char *copy_text(const char *text) {
-    return strcpy(resized(NULL, strlen(text) + 1, 1), text);
+    return strcpy(room_for(NULL, strlen(text) + 1, 1), text);
 }
 
-/* Begins anew. The generator keeps its row, of which the next turn uses what it can. */
+/* Forgets the conversation. The generator keeps its row, because the next turn may begin with the
+ * same tokens, which are then not computed again. */
 static void reset(conversation *c) {
     while (c->n) drop_message(c);
     if (c->opts->system) add_message(c, "system", copy_text(c->opts->system));
@@ -51,20 +46,23 @@ static void reset(conversation *c) {
 static char *read_line(void) {
     char *line = NULL;
     size_t n = 0, room = 0;
-    if (system_input_is_terminal() && system_is_terminal()) {
+    const bool asks = system_input_is_terminal() && system_is_terminal();
+    /* From here on Ctrl-C ends the input, also between the question and the read. */
+    catch_each_interrupt(true);
+    if (interrupted()) return NULL;
+    if (asks) {
         printf("> ");
         fflush(stdout);
     }
-    catch_each_interrupt(true);
     for (int byte = getchar(); byte != EOF && byte != '\n'; byte = getchar()) {
         if (n + 1 >= room) {
             room = 2 * room + 256;
-            line = resized(line, room, 1);
+            line = room_for(line, room, 1);
         }
         line[n++] = (char)byte;
     }
     catch_each_interrupt(false);
-    if (!line && !feof(stdin) && !ferror(stdin)) line = resized(NULL, 1, 1); /* an empty line */
+    if (!line && !feof(stdin) && !ferror(stdin)) line = room_for(NULL, 1, 1); /* an empty line */
     if (!line || interrupted()) {
         free(line);
         return NULL;
@@ -81,7 +79,7 @@ bool chat_is_reasoning(const ct_tokenizer *tokenizer, const ct_message *messages
     static const char mark[] = "<think>";
     const int64_t size = ct_chat_text(tokenizer, messages, n, opts, NULL, 0);
     if (size < 0) return false;
-    char *text = resized(NULL, (size_t)size + 1, 1);
+    char *text = room_for(NULL, (size_t)size + 1, 1);
     size_t end = (size_t)size;
     ct_chat_text(tokenizer, messages, n, opts, text, end + 1);
     while (end && strchr(" \t\r\n", text[end - 1])) end--;
@@ -106,7 +104,7 @@ static int64_t *turn_ids(const conversation *c, int64_t *n) {
             return NULL;
         }
         room = *n;
-        if (!turn) ids = resized(NULL, (size_t)room, sizeof *ids);
+        if (!turn) ids = room_for(NULL, (size_t)room, sizeof *ids);
     }
     return ids;
 }
@@ -114,7 +112,7 @@ static int64_t *turn_ids(const conversation *c, int64_t *n) {
 static void keep_ids(conversation *c, const int64_t *ids, int64_t n) {
     if (c->length + n > c->row_room) {
         c->row_room = 2 * (c->length + n) + 256;
-        c->row = resized(c->row, (size_t)c->row_room, sizeof *c->row);
+        c->row = room_for(c->row, (size_t)c->row_room, sizeof *c->row);
     }
     memcpy(c->row + c->length, ids, (size_t)n * sizeof *ids);
     c->length += n;
@@ -146,7 +144,7 @@ static bool set_ids(conversation *c, const int64_t *ids, int64_t n) {
 
 /* Adds characters to the text of an answer, which has `size` bytes. */
 static char *append(char *answer, size_t *size, const char *text, size_t n) {
-    answer = resized(answer, *size + n + 1, 1);
+    answer = room_for(answer, *size + n + 1, 1);
     memcpy(answer + *size, text, n);
     *size += n;
     answer[*size] = 0;
@@ -223,7 +221,7 @@ static void take_turn(conversation *c, char *line) {
 
 int converse(const conversation_opts *opts) {
     conversation c = {.opts = opts};
-    c.characters = resized(NULL, ct_token_room(opts->tokenizer), 1);
+    c.characters = room_for(NULL, ct_token_room(opts->tokenizer), 1);
     reset(&c);
     for (char *line = read_line(); line; line = read_line()) {
         const bool is_reset = !strcmp(line, "/reset");

@@ -2,25 +2,17 @@
 #include "documents.h"
 #include "common.h"
 #include "system.h"
+#include "text_ids.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { NO_TARGET = -100 }; /* cross-entropy ignores such a token */
-
-static void *room_for(void *block, size_t n, size_t size) {
-    void *larger = n <= SIZE_MAX / size ? realloc(block, n ? n * size : 1) : NULL;
-    if (!larger) fail(EXIT_FAILED, "out of memory");
-    return larger;
-}
-
 /* ---- documents ---- */
 
 /* Adds a document. targets NULL: each token has the next as its target. */
-static void add_document(documents *d, const int64_t *ids, const int64_t *targets, int64_t n,
-                         bool is_whole) {
-    if (n == 0) return;
+static void add_any(documents *d, const int64_t *ids, const int64_t *targets, int64_t n,
+                    bool is_whole) {
     if (d->n + n > d->room) {
         d->room = 2 * d->room + n + 1024;
         d->ids = room_for(d->ids, (size_t)d->room, sizeof *d->ids);
@@ -30,6 +22,7 @@ static void add_document(documents *d, const int64_t *ids, const int64_t *target
         d->count_room = 2 * d->count_room + 64;
         d->begin = room_for(d->begin, (size_t)d->count_room, sizeof *d->begin);
         d->is_whole = room_for(d->is_whole, (size_t)d->count_room, sizeof *d->is_whole);
+        d->bytes = room_for(d->bytes, (size_t)d->count_room, sizeof *d->bytes);
         if (!d->count) d->begin[0] = 0;
     }
     for (int64_t t = 0; t < n; t++) {
@@ -39,51 +32,46 @@ static void add_document(documents *d, const int64_t *ids, const int64_t *target
     }
     d->n += n;
     d->is_whole[d->count] = is_whole;
+    d->bytes[d->count] = 0;
     d->count++;
     d->begin[d->count] = d->n;
+}
+
+static void add_document(documents *d, const int64_t *ids, const int64_t *targets, int64_t n,
+                         bool is_whole) {
+    if (n) add_any(d, ids, targets, n, is_whole);
+}
+
+void documents_add(documents *d, const int64_t *ids, const int64_t *targets, int64_t n) {
+    add_any(d, ids, targets, n, true);
 }
 
 /* A document while it is encoded. */
 typedef struct {
     const documents_opts *opts;
     documents *to;
-    int64_t *ids, *targets; /* [room] */
-    int64_t room;
+    text_ids of;
 } encoder;
 
-/* Makes room for n ids and one more. */
-static void grow(encoder *e, int64_t n) {
-    if (n + 1 <= e->room) return;
-    e->room = n + 1;
-    e->ids = room_for(e->ids, (size_t)e->room, sizeof *e->ids);
-    e->targets = room_for(e->targets, (size_t)e->room, sizeof *e->targets);
-}
-
 /* Encodes a text with the tokens of the post-processor, and the end of a text if it does not end
- * so. Special tokens that are spelled in it are tokens, unless --plain. Returns the number of ids.
- * With `offsets`, which has the room of e->targets, also the ranges of the ids. */
-static int64_t encode_text(encoder *e, const char *text, size_t bytes, bool offsets) {
-    const ct_encode_opts opts = {.plain = e->opts->plain};
-    grow(e, (int64_t)(bytes / 2) + 64);
-    int64_t n = ct_encode(e->opts->tokenizer, text, bytes, opts, e->ids,
-                          offsets ? e->targets : NULL, offsets ? e->room / 2 - 1 : e->room - 1);
-    if (n >= (offsets ? e->room / 2 : e->room)) { /* now the number is known */
-        grow(e, offsets ? 2 * n + 2 : n);
-        n = ct_encode(e->opts->tokenizer, text, bytes, opts, e->ids, offsets ? e->targets : NULL,
-                      n);
-    }
-    if (n < 0) fail(EXIT_FAILED, "out of memory, or a text that the tokenizer cannot encode");
+ * so. Special tokens that are spelled in it are tokens, unless --plain. With `offsets` also the
+ * ranges of the ids. */
+static void encode_text(encoder *e, const char *text, size_t bytes, bool offsets) {
     const int64_t end = e->opts->end_id;
-    if (end < 0 || (n > 0 && e->ids[n - 1] == end)) return n;
-    if (offsets) e->targets[2 * n] = (int64_t)bytes;
-    e->ids[n] = end;
-    return n + 1;
+    const bool is_open = e->opts->open_texts && !offsets; /* a completion has offsets */
+    text_ids *of = &e->of;
+    text_encode(of, e->opts->tokenizer, text, bytes, (ct_encode_opts){.plain = e->opts->plain},
+                offsets);
+    if (end < 0 || is_open || (of->n > 0 && of->ids[of->n - 1] == end)) return;
+    if (offsets) of->offsets[2 * of->n] = of->offsets[2 * of->n + 1] = (int64_t)bytes;
+    of->ids[of->n++] = end;
 }
 
 static void add_text(encoder *e, const char *text, size_t bytes) {
     if (!bytes) return;
-    const int64_t n = encode_text(e, text, bytes, false);
-    add_document(e->to, e->ids, NULL, n, false);
+    encode_text(e, text, bytes, false);
+    add_document(e->to, e->of.ids, NULL, e->of.n, false);
+    if (e->of.n) e->to->bytes[e->to->count - 1] = (int64_t)bytes;
 }
 
 /* A prompt and its completion are encoded as one text. Only the tokens that begin in the
@@ -93,16 +81,17 @@ static void add_completion(encoder *e, const ct_json_line *line) {
     char *text = room_for(NULL, prompt + completion + 1, 1);
     memcpy(text, line->prompt, prompt);
     memcpy(text + prompt, line->completion, completion + 1);
-    const int64_t n = encode_text(e, text, prompt + completion, true);
-    const int64_t end = e->opts->end_id;
-    for (int64_t t = 0; t < n; t++) { /* target t is set when range t + 1 has been read */
-        const bool has_next = t + 1 < n;
-        const bool learned = has_next && (e->targets[2 * t + 2] >= (int64_t)prompt ||
-                                          (t + 2 == n && e->ids[t + 1] == end));
-        e->targets[t] = learned ? e->ids[t + 1] : NO_TARGET;
+    encode_text(e, text, prompt + completion, true);
+    const int64_t end = e->opts->end_id, n = e->of.n, *ids = e->of.ids;
+    int64_t *targets = room_for(NULL, (size_t)n, sizeof *targets);
+    for (int64_t t = 0; t < n; t++) {
+        const bool learned = t + 1 < n && (e->of.offsets[2 * (t + 1)] >= (int64_t)prompt ||
+                                           (t + 2 == n && ids[t + 1] == end));
+        targets[t] = learned ? ids[t + 1] : NO_TARGET;
     }
+    add_document(e->to, ids, targets, n, true);
+    free(targets);
     free(text);
-    add_document(e->to, e->ids, e->targets, n, true);
 }
 
 /* ---- lines ---- */
@@ -111,17 +100,70 @@ static void add_conversation(void *to, const int64_t *ids, const int64_t *target
     add_document(((encoder *)to)->to, ids, targets, n, true);
 }
 
+/* Adds the prompt with one of its answers. Messages before the answer are not learned. */
+static void add_answer(encoder *e, chat_reader *chats, const char *path, const ct_json_line *line,
+                       const ct_message *answer, int64_t n) {
+    const int64_t before = e->to->count, prompt = line->n_messages;
+    ct_json_line one = *line;
+    if (line->prompt) {
+        one.completion = answer->content;
+        add_completion(e, &one);
+    } else {
+        ct_message *messages = room_for(NULL, (size_t)(prompt + n), sizeof *messages);
+        char **unlearned = room_for(NULL, (size_t)prompt + 1, sizeof *unlearned);
+        for (int64_t i = 0; i < prompt; i++) {
+            unlearned[i] = chat_without_weight(line->messages[i].json);
+            messages[i] = line->messages[i];
+            messages[i].json = unlearned[i];
+        }
+        memcpy(messages + prompt, answer, (size_t)n * sizeof *answer);
+        one.messages = messages, one.n_messages = prompt + n;
+        chat_read(chats, path, &one);
+        for (int64_t i = 0; i < prompt; i++) free(unlearned[i]);
+        free(unlearned);
+        free(messages);
+    }
+    if (e->to->count != before + 1)
+        fail(EXIT_USAGE, "%s:%lld: an answer of preferences must be one document; here it is %lld",
+             path, (long long)line->number, (long long)(e->to->count - before));
+}
+
+/* Whether a document has a target among its first tokens. */
+static bool has_answer(const documents *d, int64_t i, int64_t length) {
+    const int64_t end =
+        d->begin[i] + length < d->begin[i + 1] ? d->begin[i] + length : d->begin[i + 1];
+    for (int64_t t = d->begin[i]; t < end; t++)
+        if (d->targets[t] != NO_TARGET) return true;
+    return false;
+}
+
+static void add_preference(encoder *e, chat_reader *chats, const char *path,
+                           const ct_json_line *line) {
+    documents *d = e->to;
+    add_answer(e, chats, path, line, line->chosen, line->n_chosen);
+    add_answer(e, chats, path, line, line->rejected, line->n_rejected);
+    const int64_t i = d->count - 2;
+    if (has_answer(d, i, e->opts->length) && has_answer(d, i + 1, e->opts->length)) return;
+    d->count = i, d->n = d->begin[i], d->dropped++;
+}
+
 static void read_lines(encoder *e, ct_context *context, const char *path) {
     chat_reader *chats = NULL;
     ct_json_lines *lines = ct_json_lines_open(context, path);
     for (ct_json_line line; ct_json_lines_next(lines, &line);) {
-        if (line.chosen)
-            fail(EXIT_USAGE, "%s:%lld: preferences (\"chosen\" and \"rejected\") cannot be learned",
+        if (!line.chosen != !e->opts->preferences)
+            fail(EXIT_USAGE, "%s:%lld: %s", path, (long long)line.number,
+                 line.chosen ? "preferences (\"chosen\" and \"rejected\") need --method dpo or orpo"
+                             : "no \"chosen\" and \"rejected\", of which --method learns");
+        if (line.choices)
+            fail(EXIT_USAGE, "%s:%lld: a question with choices is no document (build/evaluate)",
                  path, (long long)line.number);
-        if (line.messages && !chats)
+        const bool is_chat = line.messages || (line.chosen && !line.prompt);
+        if (is_chat && !chats)
             chats = chat_reader_new(e->opts->tokenizer, e->opts->chat, &e->to->chats,
                                     add_conversation, e);
-        if (line.messages) chat_read(chats, path, &line);
+        if (line.chosen) add_preference(e, chats, path, &line);
+        else if (line.messages) chat_read(chats, path, &line);
         else if (line.prompt) add_completion(e, &line);
         else add_text(e, line.text, line.bytes);
     }
@@ -180,7 +222,7 @@ static bool is_json_content(const char *path) {
            (two[0] == '[' && (two[1] == '{' || two[1] == ']'));
 }
 
-static bool is_json(const char *path, const documents_opts *opts) {
+bool documents_are_json(const char *path, const documents_opts *opts) {
     if (opts->format) return opts->format == DOCUMENTS_JSON;
     return is_json_name(path) || is_json_content(path);
 }
@@ -188,14 +230,15 @@ static bool is_json(const char *path, const documents_opts *opts) {
 documents documents_read(ct_context *context, const char *path, const documents_opts *opts) {
     documents d = {0};
     encoder e = {.opts = opts, .to = &d};
-    grow(&e, 1024);
-    const bool json = is_json(path, opts);
+    const bool json = documents_are_json(path, opts);
+    d.pairs = opts->preferences;
+    if (d.pairs && !json)
+        fail(EXIT_USAGE, "%s: --method needs lines of JSON with \"chosen\" and \"rejected\"", path);
     if (json && opts->separator)
         fail(EXIT_USAGE, "--separator is about plain text, and %s has JSON lines (--format)", path);
     if (json) read_lines(&e, context, path);
     else read_text(&e, path);
-    free(e.ids);
-    free(e.targets);
+    text_ids_free(&e.of);
     if (!d.count) fail(EXIT_USAGE, "%s has no document", path);
     return d;
 }
@@ -205,6 +248,7 @@ void documents_free(documents *d) {
     free(d->targets);
     free(d->begin);
     free(d->is_whole);
+    free(d->bytes);
     *d = (documents){0};
 }
 
@@ -219,19 +263,22 @@ static void copy_document(documents *to, const documents *from, int64_t i, int64
     }
     if (n) both[2 * n - 1] = NO_TARGET; /* the next id, if there was one, is in the other part */
     add_document(to, both, both + n, n, from->is_whole[i]);
+    if (n && n == from->begin[i + 1] - from->begin[i]) to->bytes[to->count - 1] = from->bytes[i];
     free(both);
 }
 
 documents documents_hold_out(documents *d, double part) {
-    documents kept = {.chats = d->chats}, held = {0};
+    documents kept = {.chats = d->chats, .pairs = d->pairs, .dropped = d->dropped},
+              held = {.pairs = d->pairs};
     if (d->count == 1) {
         const int64_t n = d->n - (int64_t)((double)d->n * part);
         copy_document(&kept, d, 0, 0, n);
         copy_document(&held, d, 0, n, d->n);
     }
     for (int64_t i = 0; d->count > 1 && i < d->count; i++) {
-        /* document i is held if floor((i + 1) part) is larger than floor(i part) */
-        const bool is_held = (int64_t)((double)(i + 1) * part) > (int64_t)((double)i * part);
+        /* document i, or pair i, is held if floor((i + 1) part) is larger than floor(i part) */
+        const int64_t k = d->pairs ? i / 2 : i;
+        const bool is_held = (int64_t)((double)(k + 1) * part) > (int64_t)((double)k * part);
         copy_document(is_held ? &held : &kept, d, i, d->begin[i], d->begin[i + 1]);
     }
     documents_free(d);
@@ -317,6 +364,8 @@ static void place_pieces(rows *r, int64_t n, const int64_t *row_of) {
     r->pieces = placed;
 }
 
+int64_t rows_units(const rows *r) { return r->pairs ? r->n / 2 : r->n; }
+
 int64_t row_length(const rows *r, int64_t row) {
     int64_t length = 0;
     for (int64_t p = r->first[row]; p < r->first[row + 1]; p++) length += r->pieces[p].length;
@@ -324,7 +373,7 @@ int64_t row_length(const rows *r, int64_t row) {
 }
 
 rows rows_make(const documents *d, int64_t length, bool packed) {
-    rows r = {.documents = d, .length = length};
+    rows r = {.documents = d, .length = length, .pairs = d->pairs};
     r.pieces = room_for(NULL, (size_t)(d->n / length + d->count), sizeof *r.pieces);
     const int64_t n = cut_pieces(&r, d);
     int64_t *row_of = room_for(NULL, (size_t)n, sizeof *row_of);
@@ -401,7 +450,7 @@ static uint64_t next_random(uint64_t *state) {
 }
 
 int64_t row_at(row_order *o, int64_t place) {
-    const int64_t n = o->rows->n, epoch = place / n;
+    const int64_t n = rows_units(o->rows), epoch = place / n;
     if (!o->order || o->epoch != epoch) {
         o->order = room_for(o->order, (size_t)n, sizeof *o->order);
         o->epoch = epoch;

@@ -5,13 +5,12 @@
 #include "system.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The loss computes its logits in blocks of at most so many rows. Two micro-batches that both fill
  * a block show how much memory grows with the tokens; smaller ones would show how the block grows.
  */
 enum { BLOCK_ROWS = 256, PROBE_MAX = 1024 };
-
-enum { NO_TARGET = -100 }; /* cross-entropy ignores such a token */
 
 /* Runs forward and backward of rows of n tokens, and returns the bytes that they took besides the
  * bytes that were in use before. */
@@ -21,7 +20,14 @@ static double probe(ct_context *context, ct_module *lm, int64_t n_rows, int64_t 
     ct_tensor *targets = ct_full(context, CT_I64, CT_SHAPE(n_rows, n), NO_TARGET);
     int64_t *target = ct_data_i64(targets);
     const int64_t counted = (int64_t)ceil(learned * (double)(n_rows * n));
-    for (int64_t i = 0; target && i < counted; i++) target[i] = 1;
+    const ct_lm_info about = ct_lm_about(lm);
+    const bool is_token = about.head == CT_LM_HEAD_TOKEN;
+    for (int64_t i = 0; target && i < counted; i++) target[i] = is_token ? 0 : 1;
+    if (about.head == CT_LM_HEAD_SEQUENCE) {
+        const bool single = !about.problem_type || strstr(about.problem_type, "single");
+        targets = single ? ct_zeros(context, CT_I64, CT_SHAPE(n_rows))
+                         : ct_zeros(context, CT_F32, CT_SHAPE(n_rows, about.labels));
+    }
     ct_memory_reset_peak(context);
     const double before = (double)ct_memory(context).live;
     const ct_cross_entropy_opts sum = {.reduction = CT_SUM};
@@ -63,7 +69,7 @@ static double measure_activations(ct_context *context, ct_module *lm, const memo
 memory_estimate memory_estimate_of(ct_context *context, ct_module *lm, memory_opts opts) {
     const double trained = 4 * count_trained(lm); /* f32 */
     memory_estimate m = {.weights = (double)ct_memory(context).live,
-                         .optimiser = 2 * trained / (double)opts.ranks,
+                         .optimiser = (opts.bf16_states ? 1 : 2) * trained / (double)opts.ranks,
                          .accumulates = opts.micro_batches > 1 || opts.recompute};
     /* what the context holds for later use will serve the activations */
     m.program = fmax(system_peak_memory() - m.weights - (double)ct_memory(context).pooled, 0);
@@ -72,6 +78,7 @@ memory_estimate memory_estimate_of(ct_context *context, ct_module *lm, memory_op
     for (int64_t shares = opts.shares / opts.ranks; shares > 1; shares /= 2) copies++;
     m.gradients = copies * trained;
     m.activations = measure_activations(context, lm, &opts);
+    if (opts.widens) m.merged = m.weights + 4 * (double)ct_module_count(lm);
     return m;
 }
 
@@ -81,5 +88,5 @@ double memory_sum(const memory_estimate *m) {
     double used = m->weights + m->optimiser;
     if (m->accumulates) used += m->gradients + m->activations;
     else used += fmax(m->gradients, m->activations);
-    return m->program + held * used;
+    return m->program + held * fmax(used, m->merged);
 }

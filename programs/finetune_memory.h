@@ -10,6 +10,7 @@ typedef struct {
     double program; /* the code, the tokenizer, the documents */
     double weights, gradients, optimiser, activations;
     bool accumulates;
+    double merged; /* the weights while blocks are widened to f32 for the merge; 0: they are not */
 } memory_estimate;
 
 typedef struct {
@@ -17,6 +18,8 @@ typedef struct {
     double learned;         /* the part of its tokens that the loss counts, at most 1 */
     int64_t micro_batches, shares, ranks;
     bool recompute; /* layers run again in backward: their values and gradients meet */
+    bool bf16_states;
+    bool widens; /* the weights are widened from blocks to f32 in the end */
 } memory_opts;
 
 /* Estimates the memory of training the model. The data must have been read before. Two

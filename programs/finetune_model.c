@@ -1,6 +1,7 @@
 /* The model and the data of finetune; see finetune.h. */
 #include "finetune.h"
 #include "system.h"
+#include "weights.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +24,23 @@ static void grow_model(const tuning *t) {
            before);
 }
 
+/* What weights are kept in. Those that are trained are f32, and so are those of a folder unless a
+ * flag says otherwise. */
+static ct_dtype dtype_of_weights(const tuning *t, const char *path) {
+    if (option.full || (!option.base && !is_gguf(path))) return CT_F32;
+    return weights_dtype(t->context, path, "base", option.base);
+}
+
 static void open_model(tuning *t, const char *folder) {
-    const ct_lm_opts opts = {.dtype = option.bf16 ? CT_BF16 : CT_F32,
+    t->weights = dtype_of_weights(t, folder);
+    const ct_lm_opts opts = {.dtype = t->weights,
                              .recompute = option.recompute,
                              .ignore_unknown = option.ignore_unknown};
-    t->lm = ct_lm_open(t->context, folder, opts);
+    if (option.task) labels_open_model(t, folder, opts);
+    else t->lm = ct_lm_open(t->context, folder, opts);
     check(t->context, EXIT_USAGE);
     const ct_lm_info about = ct_lm_about(t->lm);
-    if (!about.causal)
+    if (!about.causal && !option.task)
         fail(EXIT_USAGE, "%s is a %s, which does not predict the next token", folder, about.family);
     const long long longest = about.max_length;
     if (!flag_was_read("length") && longest > 0 && option.length > longest) option.length = longest;
@@ -46,8 +56,13 @@ static void add_adapters(tuning *t) {
     static const char between[] = ", ";
     const bool gpt2 = !strcmp(ct_lm_about(t->lm).family, "gpt2");
     const char *at = option.targets ? option.targets : "all-linear";
-    const ct_lora_opts opts = {
-        .rank = option.rank, .alpha = option.alpha, .dropout = option.dropout};
+    head_modules head = {0};
+    if (option.task) labels_head(t, &head);
+    const ct_lora_opts opts = {.rank = option.rank,
+                               .alpha = option.alpha,
+                               .dropout = option.dropout,
+                               .modules_to_save = head.name,
+                               .n_modules_to_save = head.n};
     at += strspn(at, between);
     if (!*at) fail(EXIT_USAGE, "--targets names no Linear");
     while (*at) {
@@ -55,7 +70,7 @@ static void add_adapters(tuning *t) {
         char name[250], pattern[256];
         snprintf(name, sizeof name, "%.*s", length, at);
         const bool all = !strcmp(name, "all-linear");
-        if (all) snprintf(pattern, sizeof pattern, "%s", gpt2 ? "*h.*" : "*layers.*");
+        if (all) snprintf(pattern, sizeof pattern, "%s", gpt2 ? "*h.*" : "*layer*.*");
         else snprintf(pattern, sizeof pattern, "%s%s", strpbrk(name, ".*?") ? "" : "*.", name);
         ct_lora_add(t->lm, pattern, opts);
         check(t->context, EXIT_USAGE);
@@ -73,6 +88,10 @@ static rows make_rows(const documents *d, const char *path) {
         printf("%lld document%s longer than %lld tokens and lose%s the end (--length)\n",
                (long long)r.cut, r.cut == 1 ? " is" : "s are", option.length,
                r.cut == 1 ? "s" : "");
+    if (d->dropped)
+        printf(
+            "%lld pair%s left out, as an answer begins behind the first %lld tokens (--length)\n",
+            (long long)d->dropped, d->dropped == 1 ? " is" : "s are", option.length);
     if (r.dropped)
         printf("%lld document%s left out, as the loss would count none of the tokens\n",
                (long long)r.dropped, r.dropped == 1 ? " is" : "s are");
@@ -114,13 +133,31 @@ static void read_documents(tuning *t) {
                            .separator = option.separator,
                            .plain = option.plain,
                            .format = (int)option.format,
-                           .chat = t->form.opts};
+                           .chat = t->form.opts,
+                           .preferences = is_preferences(),
+                           .length = option.length};
     if (opts.end_id < 0 && about.n_eos) opts.end_id = about.eos[0];
     t->documents = documents_read(t->context, option.data, &opts);
     if (option.valid) t->held_documents = documents_read(t->context, option.valid, &opts);
 }
 
-static void read_data(tuning *t) {
+static void read_labelled(tuning *t) {
+    t->end_of_turn = -1;
+    const ct_lm_info about = ct_lm_about(t->lm);
+    if (option.valid) {
+        t->held_labelled = labelled_read(option.valid, (labelled_task)option.task);
+        if (t->held_labelled.kind != t->labelled.kind)
+            fail(EXIT_USAGE, "%s has labels of another kind than %s", option.valid, option.data);
+        labelled_resolve(&t->held_labelled, about.label_names, about.labels);
+    } else {
+        t->held_labelled = labelled_hold_out(&t->labelled, option.hold_out);
+    }
+    t->documents = label_documents(t->tokenizer, &t->labelled, option.length, option.plain);
+    t->held_documents =
+        label_documents(t->tokenizer, &t->held_labelled, option.length, option.plain);
+}
+
+static void read_texts(tuning *t) {
     read_documents(t);
     if (add_chat_tokens(t)) {
         documents_free(&t->documents);
@@ -129,6 +166,12 @@ static void read_data(tuning *t) {
     }
     if (!option.valid && option.hold_out > 0)
         t->held_documents = documents_hold_out(&t->documents, option.hold_out);
+}
+
+static void read_data(tuning *t) {
+    if (option.task) read_labelled(t);
+    else read_texts(t);
+    if (!t->documents.count) fail(EXIT_USAGE, "%s has no text to train on", option.data);
     t->rows = make_rows(&t->documents, option.data);
     if (t->held_documents.count)
         t->held = make_rows(&t->held_documents, option.valid ? option.valid : "held out");
@@ -136,9 +179,10 @@ static void read_data(tuning *t) {
         fail(EXIT_USAGE, "--hold-out %g of %lld document%s is none", option.hold_out,
              (long long)t->documents.count, PLURAL(t->documents.count));
     t->order = (row_order){.rows = &t->rows, .seed = (uint64_t)option.seed};
-    if (!flag_was_read("batch") && option.batch > t->rows.n) option.batch = t->rows.n;
+    const int64_t units = rows_units(&t->rows);
+    if (!flag_was_read("batch") && option.batch > units) option.batch = units;
     const long long per_step = option.batch * option.accumulate;
-    if (!option.steps) option.steps = (option.epochs * t->rows.n + per_step - 1) / per_step;
+    if (!option.steps) option.steps = (option.epochs * units + per_step - 1) / per_step;
 }
 
 /* A folder of adapters cannot be trained: it is no whole model. */
@@ -167,6 +211,8 @@ void finetune_open(tuning *t, const run *r, const char *folder) {
     refuse_adapters(folder);
     t->tokenizer = ct_tokenizer_open(t->context, folder);
     check(t->context, EXIT_USAGE);
+    if (ct_tokenizer_note(t->tokenizer) && !ct_comm_rank(r->world))
+        warn("%s", ct_tokenizer_note(t->tokenizer));
     t->form = chat_form_read(t->context, t->tokenizer, &option.chat, (int64_t)t->date);
     refuse_clocks(t, r);
     open_model(t, folder);

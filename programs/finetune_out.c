@@ -1,16 +1,16 @@
-/* The folder that finetune writes; see finetune_out.h. */
+/* What finetune writes; see finetune_out.h. */
 #include "finetune_out.h"
 #include "common.h"
 #include "system.h"
+#include "weights.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { PATH = 1200 };
-
-static void unfinished_path(const char *path, char unfinished[PATH]) {
-    if (snprintf(unfinished, PATH, "%s.unfinished", path) >= PATH)
+void result_path(const char *path, const char *word, char out[RESULT_PATH]) {
+    const int suffix = is_gguf(path) ? (int)strlen(".gguf") : 0, stem = (int)strlen(path) - suffix;
+    if (snprintf(out, RESULT_PATH, "%.*s.%s%s", stem, path, word, path + stem) >= RESULT_PATH)
         fail(EXIT_USAGE, "the path %s is too long", path);
 }
 
@@ -26,28 +26,43 @@ static bool is_there(const char *path) {
 }
 
 /* The folder in which a path is. */
-static void folder_of(const char *path, char folder[PATH]) {
-    if (snprintf(folder, PATH, "%.*s.", (int)cti_os_folder_length(path), path) >= PATH)
+static void folder_of(const char *path, char folder[RESULT_PATH]) {
+    if (snprintf(folder, RESULT_PATH, "%.*s.", (int)cti_os_folder_length(path), path) >=
+        RESULT_PATH)
         fail(EXIT_USAGE, "the path %s is too long", path);
 }
 
-bool out_check(const char *path, bool may_exist) {
-    char unfinished[PATH], parent[PATH];
-    unfinished_path(path, unfinished);
+bool result_check(const char *path, bool may_exist) {
+    char unfinished[RESULT_PATH], parent[RESULT_PATH];
+    result_path(path, "unfinished", unfinished);
     folder_of(path, parent);
+    const char *what = is_gguf(path) ? "file" : "folder";
     const size_t length = strlen(path);
     if (!length || cti_os_is_separator(path[length - 1]))
         fail(EXIT_USAGE,
-             "--out needs the name of a folder that will be made, without a / behind it");
+             "--out needs the name of a folder or file that will be made, without a / behind it");
     const bool exists = is_there(path);
     if (exists && !may_exist)
-        fail(EXIT_USAGE, "%s is there already: --out names a folder that will be made", path);
+        fail(EXIT_USAGE, "%s is there already: --out names a %s that will be made", path, what);
     if (!system_may_write_in(parent))
-        fail(EXIT_USAGE, "cannot make the folder %s: %s", path, strerror(errno));
+        fail(EXIT_USAGE, "cannot make the %s %s: %s", what, path, strerror(errno));
     return exists;
 }
 
-/* ---- the same folder again ---- */
+/* ---- the same result again ---- */
+
+static bool have_same_bytes(const char *one, const char *other) {
+    FILE *a = system_fopen(one, "rb"), *b = system_fopen(other, "rb");
+    int x = 0, y = 0;
+    while (a && b && x == y && x != EOF) {
+        x = getc(a);
+        y = getc(b);
+    }
+    const bool same = a && b && x == y && !ferror(a) && !ferror(b);
+    if (a) fclose(a);
+    if (b) fclose(b);
+    return same;
+}
 
 /* Two folders that are compared, and whether a file has differed. */
 typedef struct {
@@ -57,32 +72,27 @@ typedef struct {
 
 static void compare_file(void *to, const char *name) {
     comparison *c = to;
-    char path[PATH + 300];
+    char one[RESULT_PATH + 300], other[RESULT_PATH + 300];
     if (!strcmp(name, ".") || !strcmp(name, "..")) return;
-    snprintf(path, sizeof path, "%s/%s", c->written, name);
-    FILE *a = system_fopen(path, "rb");
-    snprintf(path, sizeof path, "%s/%s", c->there, name);
-    FILE *b = system_fopen(path, "rb");
-    int x = 0, y = 0;
-    while (a && b && x == y && x != EOF) {
-        x = getc(a);
-        y = getc(b);
-    }
-    if (!a || !b || x != y || ferror(a) || ferror(b)) c->differ = true;
-    if (a) fclose(a);
-    if (b) fclose(b);
+    snprintf(one, sizeof one, "%s/%s", c->written, name);
+    snprintf(other, sizeof other, "%s/%s", c->there, name);
+    c->differ |= !have_same_bytes(one, other);
 }
 
 /* Removes a file that a run left in the folder when it was killed. */
 static void remove_file(void *folder, const char *name) {
-    char path[PATH + 300];
+    char path[RESULT_PATH + 300];
     snprintf(path, sizeof path, "%s/%s", (const char *)folder, name);
     cti_os_remove(path);
 }
 
-/* Whether the folder at the path has every file that was written, with the same bytes. Removes the
- * folder that was written. */
-static bool is_same_folder(const char *unfinished, const char *path) {
+/* Whether the result at the path is the one that was written, which is removed. */
+static bool is_same_result(const char *unfinished, const char *path) {
+    if (is_gguf(path)) {
+        const bool same = have_same_bytes(unfinished, path);
+        cti_os_remove(unfinished);
+        return same;
+    }
     comparison c = {.written = unfinished, .there = path};
     if (!system_list(unfinished, compare_file, &c)) c.differ = true;
     system_list(unfinished, remove_file, (void *)unfinished);
@@ -90,22 +100,28 @@ static bool is_same_folder(const char *unfinished, const char *path) {
     return !c.differ;
 }
 
-bool out_save(ct_context *context, ct_module *lm, const ct_tokenizer *tokenizer, const char *path,
-              bool adapters) {
-    char unfinished[PATH], parent[PATH];
-    unfinished_path(path, unfinished);
+/* ---- writing ---- */
+
+static void make_folder(const char *unfinished) {
+    if (cti_os_make_folder(unfinished)) return;
+    if (errno != EEXIST)
+        fail(EXIT_FAILED, "cannot make the folder %s: %s", unfinished, strerror(errno));
+    system_list(unfinished, remove_file, (void *)unfinished);
+}
+
+bool result_save(const result *r, const char *path) {
+    char unfinished[RESULT_PATH], parent[RESULT_PATH];
+    result_path(path, "unfinished", unfinished);
     folder_of(path, parent);
-    if (!cti_os_make_folder(unfinished)) {
-        if (errno != EEXIST)
-            fail(EXIT_FAILED, "cannot make the folder %s: %s", unfinished, strerror(errno));
-        system_list(unfinished, remove_file, unfinished);
-    }
-    const bool saved =
-        adapters ? ct_lora_save(lm, unfinished) : ct_lm_save(lm, unfinished, (ct_save_opts){0});
-    if (saved && tokenizer) ct_tokenizer_save(tokenizer, unfinished);
-    check(context, EXIT_FAILED);
+    const bool is_folder = !is_gguf(path);
+    if (is_folder) make_folder(unfinished);
+    const bool saved = r->adapters
+                           ? ct_lora_save(r->lm, unfinished)
+                           : ct_lm_save(r->lm, unfinished, (ct_save_opts){.floats = r->floats});
+    if (saved && is_folder && r->tokenizer) ct_tokenizer_save(r->tokenizer, unfinished);
+    check(r->context, EXIT_FAILED);
     if (is_there(path)) {
-        if (is_same_folder(unfinished, path)) return false;
+        if (is_same_result(unfinished, path)) return false;
         fail(EXIT_USAGE, "%s is there already, and is not the result of this run", path);
     }
     if (!cti_os_rename(unfinished, path))

@@ -49,7 +49,7 @@ flag flag_text(const char *name, const char **value, const char *word, const cha
 }
 
 flag flag_switch(const char *name, long long *value, const char *help) {
-    return (flag){.kind = SWITCH, .name = name, .value = value, .word = "(or --no-)", .help = help};
+    return (flag){.kind = SWITCH, .name = name, .value = value, .help = help};
 }
 
 flag flag_choice(const char *name, long long *value, const char *words, const char *help) {
@@ -85,19 +85,24 @@ static void print_default(const flag *f) {
 }
 
 static _Noreturn void print_help(const flag *flags, int n, const char *usage) {
-    printf("usage: %s%s%s\n", program, *usage && *usage != '\n' ? " " : "", usage);
+    printf("Usage: %s%s%s\n", program, *usage && *usage != '\n' ? " " : "", usage);
     for (int i = 0; i < n; i++) {
         const flag *f = &flags[i];
         if (f->kind == HEADING) {
             printf("\n%s:\n", f->help);
         } else {
-            printf("  --%s %-*s  ", f->name, 18 - (int)strlen(f->name), f->word);
+            const bool has_word = f->kind != SWITCH;
+            const int length = printf("  --%s%s%s%s", has_word ? "" : "[no-]", f->name,
+                                      has_word ? " " : "", has_word ? f->word : "");
+            printf("%*s  ", length < 23 ? 23 - length : 0, "");
             if (f->kind == CHOICE) printf("%s: ", f->words);
             printf("%s", f->help);
             print_default(f);
             printf("\n");
         }
     }
+    printf("  --%-20s print this, and end\n  --%-20s print the version, and end\n", "help",
+           "version");
     exit(0);
 }
 

@@ -1,12 +1,14 @@
-/* Continues a text with a language model of a Hugging Face folder, which has config.json,
- * safetensors and a tokenizer.json. With --chat the prompt is a user's message, in the form of the
- * folder's chat template or of --template, and the model answers it; without a prompt it is a
+/* Continues a text with a language model: a Hugging Face folder, which has config.json, safetensors
+ * and a tokenizer.json, or a GGUF file. With --chat the prompt is a user's message, in the form of
+ * the folder's chat template or of --template, and the model answers it; without a prompt it is a
  * conversation. The text is written as it comes; the last line has the speed and the memory. */
 #include "chat_form.h"
 #include "common.h"
 #include "converse.h"
+#include "model_path.h"
 #include "shown_text.h"
 #include "system.h"
+#include "weights.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +16,7 @@
 static struct {
     const char *prompt, *prompt_file, *system, *stop, *base;
     chat_flags form;
-    long long chat, plain, tokens, top_k, seed, threads, bf16, no_eos, ignore_unknown;
+    long long chat, plain, tokens, top_k, seed, threads, dtype, bf16, no_eos, ignore_unknown;
     double temperature, top_p, min_p, penalty;
 } option = {.seed = 1};
 
@@ -38,8 +40,7 @@ static void read_prompt(void) {
                                                   : read_standard_input();
     if (!path && !all.length) fail_usage("%s", needed);
     if (all.length && all.bytes[all.length - 1] == '\n') all.length--;
-    char *text = malloc((size_t)all.length + 1);
-    if (!text) fail(EXIT_FAILED, "out of memory");
+    char *text = room_for(NULL, (size_t)all.length + 1, 1);
     if (all.length) memcpy(text, all.bytes, (size_t)all.length);
     text[all.length] = 0;
     free(all.bytes);
@@ -69,8 +70,7 @@ static int64_t *prompt_ids(int64_t *n, bool *reasoning) {
         if (*n < 0) fail(EXIT_FAILED, "out of memory");
         if (turn) break;
         room = *n;
-        ids = malloc(sizeof *ids * (size_t)(room + 1));
-        if (!ids) fail(EXIT_FAILED, "out of memory");
+        ids = room_for(NULL, (size_t)room, sizeof *ids);
     }
     if (!*n) fail(EXIT_USAGE, "the prompt has no token");
     return ids;
@@ -152,63 +152,12 @@ static int generate(ct_module *lm, const int64_t *ids, int64_t n, bool reasoning
     return interrupted() ? interrupt_exit() : 0;
 }
 
-/* ---- the folder ---- */
-
-enum { PATH = 4096 };
-
-static bool is_in(const char *folder, const char *name) {
-    char path[PATH + 64];
-    system_file file;
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return system_find_file(path, &file) && file.exists;
-}
-
-/* Finds the model that adapters name: a path as it was written, from the working folder, or beside
- * the folder of the adapters, also by the last part of the name alone. */
-static const char *find_named(const char *folder, const char *named) {
-    static char path[3 * PATH];
-    size_t length = strlen(folder), last = strlen(named);
-    while (length > 1 && cti_os_is_separator(folder[length - 1])) length--;
-    while (length && !cti_os_is_separator(folder[length - 1])) length--;
-    while (last && cti_os_is_separator(named[last - 1])) last--;
-    while (last && !cti_os_is_separator(named[last - 1])) last--;
-    snprintf(path, sizeof path, "%s", named);
-    if (*named && is_in(path, "config.json")) return path;
-    snprintf(path, sizeof path, "%.*s%s", (int)length, folder, named);
-    if (*named && is_in(path, "config.json")) return path;
-    snprintf(path, sizeof path, "%.*s%s", (int)length, folder, named + last);
-    return *named && is_in(path, "config.json") ? path : NULL;
-}
-
-/* The folder of the model: the folder itself or, if it has adapters, their base. */
-static const char *find_base(const char *folder) {
-    char named[PATH];
-    if (!is_in(folder, "adapter_config.json")) {
-        if (option.base) fail(EXIT_USAGE, "--base is for adapters, and %s has none", folder);
-        return folder;
-    }
-    if (option.base) return option.base;
-    const int64_t size = ct_lora_base(context, folder, named, sizeof named);
-    check(context, EXIT_USAGE);
-    const char *base = size < PATH ? find_named(folder, named) : NULL;
-    if (!base && !size)
-        fail(EXIT_USAGE, "%s has adapters and does not name their model: --base FOLDER", folder);
-    if (!base)
-        fail(EXIT_USAGE,
-             "%s has adapters for the model %s, which is no folder from here and not beside them: "
-             "--base FOLDER",
-             folder, named);
-    return base;
-}
+/* ---- the model ---- */
 
 static ct_module *open_model(const char *folder, const char *base) {
-    const ct_lm_opts opts = {.dtype = option.bf16 ? CT_BF16 : CT_F32,
+    const ct_lm_opts opts = {.dtype = weights_dtype(context, base, "dtype", option.dtype),
                              .ignore_unknown = option.ignore_unknown};
-    ct_module *lm = ct_lm_open(context, base, opts);
-    check(context, EXIT_USAGE);
-    if (strcmp(folder, base) != 0) ct_lora_load(lm, folder);
-    check(context, EXIT_USAGE);
-    return lm;
+    return model_open(context, folder, base, opts);
 }
 
 static int answer_prompt(const char *folder, const char *base) {
@@ -243,7 +192,7 @@ int main(int argc, char **argv) {
         flag_switch("plain", &option.plain,
                     "special tokens that are spelled in the prompt are ordinary text"),
         flag_text("base", &option.base, "FOLDER",
-                  "the model of a folder of adapters, in place of the one that it names"),
+                  "the model of adapters, in place of the one that it names"),
         flag_integer("tokens", &option.tokens, 0, 1e9,
                      "most tokens to write; 0: the folder's limit, or 100"),
         flag_real("temperature", &option.temperature, "X", 0, 100, "0: the most probable token"),
@@ -256,7 +205,9 @@ int main(int argc, char **argv) {
                   "penalty for tokens that the text already has; 0: none"),
         flag_text("stop", &option.stop, "TEXT", "stop behind this text"),
         flag_switch("no-eos", &option.no_eos, "continue behind the end of a text"),
-        flag_switch("bf16", &option.bf16, "keep weights in bf16: half the memory"),
+        flag_weights("dtype", &option.dtype,
+                     "what weights are kept in; default: what most of the file's matrices are in"),
+        flag_switch("bf16", &option.bf16, "--dtype bf16"),
         flag_switch("ignore-unknown", &option.ignore_unknown,
                     "keys of the folder's JSON files that no model has or that are not supported "
                     "are no error"),
@@ -265,11 +216,12 @@ int main(int argc, char **argv) {
                      "number of threads; 0: one for each core"),
     };
     const char *usage =
-        "FOLDER [--prompt TEXT] [flags]\n\nContinues a text with a language model, or "
+        "FOLDER|FILE.gguf [--prompt TEXT] [flags]\n\nContinues a text with a language model, or "
         "talks with it (--chat). Flags that are not given\nhave the values of the "
-        "folder's generation_config.json, if it has them:";
+        "folder's generation_config.json, if it has them.\n\nThe text:";
     if (read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage) != 1)
-        fail_usage("one folder of a model is needed");
+        fail_usage("one folder or GGUF file of a model is needed");
+    if (option.bf16 && !option.dtype) option.dtype = WEIGHTS_BF16;
     static const char *const of_chats[] = {"system",    "template", "tools",
                                            "variables", "date",     "parse-special"};
     for (int i = 0; i < 6 && !option.chat; i++)
@@ -278,9 +230,8 @@ int main(int argc, char **argv) {
     read_prompt();
     context = ct_context_new((ct_context_opts){.threads = (int)option.threads});
     check(context, EXIT_USAGE);
-    const char *base = find_base(argv[1]);
-    tokenizer = ct_tokenizer_open(context, is_in(argv[1], "tokenizer.json") ? argv[1] : base);
-    check(context, EXIT_USAGE);
+    const char *base = model_base(context, argv[1], option.base);
+    tokenizer = model_tokenizer(context, argv[1], base);
     form = chat_form_read(context, tokenizer, &option.form, cti_os_time());
     const int code = option.prompt ? answer_prompt(argv[1], base) : talk(argv[1], base);
     ct_context_free(context);

@@ -26,13 +26,8 @@ void gpt_alphabet(gpt *m, const bool *occurs) {
 void gpt_tokenizer(gpt *m, const char *path) {
     m->tokenizer = ct_tokenizer_open(m->context, path);
     check(m->context, EXIT_USAGE);
+    if (ct_tokenizer_note(m->tokenizer)) warn("%s", ct_tokenizer_note(m->tokenizer));
     m->letters = (int)ct_tokenizer_size(m->tokenizer);
-}
-
-static void *memory(int64_t n, size_t size) {
-    void *block = malloc((size_t)(n + 1) * size);
-    if (!block) fail(EXIT_FAILED, "out of memory");
-    return block;
 }
 
 static int32_t *encode_tokens(const gpt *m, const contents *t, int64_t *n) {
@@ -41,10 +36,10 @@ static int32_t *encode_tokens(const gpt *m, const contents *t, int64_t *n) {
     const ct_encode_opts opts = {.no_special = true};
     *n = ct_encode(m->tokenizer, text, size, opts, NULL, NULL, 0); /* only counts */
     if (*n < 0) fail(EXIT_FAILED, "out of memory");
-    int64_t *ids = memory(*n, sizeof *ids);
+    int64_t *ids = room_for(NULL, (size_t)*n, sizeof *ids);
     if (ct_encode(m->tokenizer, text, size, opts, ids, NULL, *n) != *n)
         fail(EXIT_FAILED, "out of memory");
-    int32_t *small = memory(*n, sizeof *small);
+    int32_t *small = room_for(NULL, (size_t)*n, sizeof *small);
     for (int64_t i = 0; i < *n; i++) small[i] = (int32_t)ids[i];
     free(ids);
     return small;
@@ -52,7 +47,7 @@ static int32_t *encode_tokens(const gpt *m, const contents *t, int64_t *n) {
 
 int32_t *gpt_encode(const gpt *m, const contents *t, int64_t *n) {
     if (m->tokenizer) return encode_tokens(m, t, n);
-    int32_t *ids = memory(t->length, sizeof *ids);
+    int32_t *ids = room_for(NULL, (size_t)t->length, sizeof *ids);
     *n = 0;
     for (int64_t i = 0; i < t->length; i++) {
         const int id = m->id[t->bytes[i]];
@@ -63,7 +58,7 @@ int32_t *gpt_encode(const gpt *m, const contents *t, int64_t *n) {
 
 int64_t gpt_bytes(const gpt *m, const int32_t *ids, int64_t n) {
     if (!m->tokenizer) return n;
-    int64_t *large = memory(n, sizeof *large);
+    int64_t *large = room_for(NULL, (size_t)n, sizeof *large);
     for (int64_t i = 0; i < n; i++) large[i] = ids[i];
     const int64_t bytes = ct_decode(m->tokenizer, large, n, true, NULL, 0);
     free(large);

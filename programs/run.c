@@ -75,6 +75,12 @@ void run_same_flags(run *r, const flag *flags, int n, const char *names) {
     }
 }
 
+void run_same_words(run *r, const char *name, const char *text) {
+    run_item *item = add_item(r, "", name, NULL);
+    item->whole = item->same = true;
+    store_text(item, text);
+}
+
 void run_same_text(run *r, const contents *text) {
     r->text_bytes = text->length;
     r->text_hash = (int64_t)(hash(text) >> 1);
@@ -256,9 +262,7 @@ static void add_step(void *to, const char *name) {
     if (step < 0) return;
     if (list->n == list->room) {
         list->room = 2 * list->room + 16;
-        int64_t *more = realloc(list->step, (size_t)list->room * sizeof *list->step);
-        if (!more) fail(EXIT_FAILED, "out of memory");
-        list->step = more;
+        list->step = room_for(list->step, (size_t)list->room, sizeof *list->step);
     }
     list->step[list->n] = step;
     list->n++;

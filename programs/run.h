@@ -50,6 +50,9 @@ typedef struct {
 /* Declares flags that change the result of the training, as names with spaces between them. A run
  * cannot be resumed with different values of these flags. */
 void run_same_flags(run *r, const flag *flags, int n, const char *names);
+/* A run cannot be resumed with another text under this name, which messages show. Longer texts than
+ * RUN_TEXT are told apart by a hash. */
+void run_same_words(run *r, const char *name, const char *text);
 /* A run that is resumed must read the text that the checkpoint's run read. */
 void run_same_text(run *r, const contents *text);
 /* It must also read the same ids of that text. Called after run_same_text. */

@@ -19,9 +19,11 @@ bool system_input_is_terminal(void);
 int system_columns(void); /* the columns of the terminal; 0: not known */
 
 /* Installs a handler for Ctrl-C or a request to end. With `once` it handles only the first of them,
- * and the next one ends the program. With `ends_reads` a read that waits fails then; a write would
- * fail too, and stdout would have an error from then on. */
-void system_on_interrupt(void (*handler)(int), bool once, bool ends_reads);
+ * and the next one ends the program. */
+void system_on_interrupt(void (*handler)(int), bool once);
+/* Ends the input: a read of stdin that waits fails, and so does each later one. A handler may call
+ * it. On Windows Ctrl-C itself ends a read that waits. */
+void system_end_input(void);
 /* Ends the program as the signal does that has no handler; a handler may call it. */
 void system_die_of(int number);
 void system_on_request(void (*handler)(int)); /* for SIGUSR1, or Ctrl-Break on Windows */

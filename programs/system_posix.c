@@ -50,14 +50,17 @@ int system_columns(void) {
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) ? 0 : window.ws_col;
 }
 
-void system_on_interrupt(void (*handler)(int), bool once, bool ends_reads) {
+void system_on_interrupt(void (*handler)(int), bool once) {
     const struct sigaction action = {
         .sa_handler = handler,
-        .sa_flags = (once ? (int)SA_RESETHAND : 0) | (ends_reads ? 0 : SA_RESTART),
+        .sa_flags = SA_RESTART | (once ? (int)SA_RESETHAND : 0),
     };
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }
+
+/* A read that begins after the signal fails too. Without SA_RESTART only one that waits would. */
+void system_end_input(void) { close(STDIN_FILENO); }
 
 void system_die_of(int number) {
     signal(number, SIG_DFL);

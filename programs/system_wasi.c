@@ -22,9 +22,8 @@ void system_begin(int argc, char **argv) { (void)argc, (void)argv; }
 double system_peak_memory(void) { return 65536.0 * (double)__builtin_wasm_memory_size(0); }
 
 int system_columns(void) { return 0; }
-void system_on_interrupt(void (*handler)(int), bool once, bool ends_reads) {
-    (void)handler, (void)once, (void)ends_reads;
-}
+void system_on_interrupt(void (*handler)(int), bool once) { (void)handler, (void)once; }
+void system_end_input(void) {}
 void system_die_of(int number) { (void)number; }
 void system_on_request(void (*handler)(int)) { (void)handler; }
 

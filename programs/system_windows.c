@@ -73,11 +73,13 @@ int system_columns(void) {
 
 /* The C library resets a handler before it calls the handler, so each handler runs once, whatever
  * `once` is. */
-void system_on_interrupt(void (*handler)(int), bool once, bool ends_reads) {
-    (void)once, (void)ends_reads;
+void system_on_interrupt(void (*handler)(int), bool once) {
+    (void)once;
     signal(SIGINT, handler);
     signal(SIGTERM, handler);
 }
+
+void system_end_input(void) {}
 
 void system_die_of(int number) {
     signal(number, SIG_DFL);

@@ -88,9 +88,7 @@ contents read_text_files(int n, char **paths) {
     for (int i = 1; i < n; i++) {
         contents one = read_text_file(paths[i]);
         all.capacity = all.length + one.length + 1;
-        unsigned char *bytes = realloc(all.bytes, (size_t)all.capacity);
-        if (!bytes) fail(EXIT_FAILED, "out of memory");
-        all.bytes = bytes;
+        all.bytes = room_for(all.bytes, (size_t)all.capacity, 1);
         memcpy(all.bytes + all.length, one.bytes, (size_t)one.length);
         all.length += one.length;
         free(one.bytes);

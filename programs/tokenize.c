@@ -88,7 +88,7 @@ static void add_file(const char *path) {
 static void write_bytes(int files, char **paths) {
     if (out.bytes == 3) fail(EXIT_USAGE, "--bytes must be 2 or 4, not 3");
     output_begin(&out.file, out.path, true);
-    system_on_interrupt(on_signal, false, true);
+    system_on_interrupt(on_signal, false);
     if (out.header) put_header();
     for (int i = 0; i < files; i++) add_file(paths[i]);
     if (!out.ids) fail(EXIT_USAGE, "there is no text in the input");
@@ -239,6 +239,7 @@ static void use_tokenizer(int files, char **paths) {
     } else {
         ct_tokenizer *tokenizer = ct_tokenizer_open(context, option.path);
         check(context, EXIT_USAGE);
+        if (ct_tokenizer_note(tokenizer)) warn("%s", ct_tokenizer_note(tokenizer));
         if (option.show) show_tokens(tokenizer, files, paths);
         else write_tokens(context, tokenizer, files, paths);
     }
@@ -268,7 +269,7 @@ int main(int argc, char **argv) {
     };
     const int files = read_flags(argc, argv, flags, sizeof flags / sizeof *flags,
                                  "[flags] FILE...\n\nWrites text as token ids, one for each byte "
-                                 "or by a tokenizer; the file - is standard input:");
+                                 "or by a tokenizer; the file - is standard input.\n\nThe ids:");
     if (!files) fail_usage("no text to encode");
     if (option.train && !flag_was_read("out")) out.path = "tokenizer.json";
     check_flags(files, argv + 1);

@@ -9,18 +9,22 @@ $(BUILD)/tests/libtext.so: $(BUILD)/obj/tests/text/text_probe.o $(BUILD)/obj/tes
 	@mkdir -p $(@D)
 	$(call if_quiet,LD)$(CC) -shared $^ -o $@ $(LIBS)
 
+$(BUILD)/tests/libgguf.so: $(BUILD)/obj/tests/io/gguf_probe.o $(STATIC)
+	@mkdir -p $(@D)
+	$(call if_quiet,LD)$(CC) -shared $^ -o $@ $(LIBS)
+
 $(BUILD)/venv/ready: tests/torch/requirements.txt
 	python3 -m venv $(BUILD)/venv
 	$(BUILD)/venv/bin/pip install -q -r $<
 	$(BUILD)/venv/bin/pip install -q --no-deps trl==1.16.0  # only for the chat templates in it, which are read as files
 	@touch $@
 
-test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/finetune$(EXE) $(BUILD)/generate$(EXE) $(BUILD)/tests/libcases.so $(BUILD)/tests/libtext.so \
-    ## values and gradients against PyTorch, live; makes build/venv
-	BUILD=$(BUILD) PART='$(and $(PART),$(PART) $(COMMIT_NUMBER))' \
-	    $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider -p no:logging tests/torch
+test-torch: $(BUILD)/venv/ready $(SHARED) $(BUILD)/finetune$(EXE) $(BUILD)/generate$(EXE) $(BUILD)/evaluate$(EXE) $(BUILD)/tests/libcases.so $(BUILD)/tests/libtext.so \
+    $(BUILD)/tests/libgguf.so $(PACKAGE)/_headers.py ## values and gradients against PyTorch, live, and the Python package; makes build/venv
+	BUILD=$(BUILD) PYTHONPATH=$(BUILD)/python PART='$(and $(PART),$(PART) $(COMMIT_NUMBER))' \
+	    $(BUILD)/venv/bin/python -m pytest -q -p no:cacheprovider -p no:logging tests/torch tests/python
 
-chat-targets: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so ## PRIVATE_DATA=DIR: docs/text.md's table of what is learned
+chat-targets: $(BUILD)/venv/ready $(PACKAGE)/_headers.py $(BUILD)/tests/libcases.so ## PRIVATE_DATA=DIR: docs/text.md's table of what is learned
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/torch/chat_targets.py
 
 $(BUILD)/venv/models: tests/models/requirements.txt $(BUILD)/venv/ready
@@ -31,11 +35,25 @@ SMOLLM2 = $(BUILD)/SmolLM2-135M-Instruct
 $(SMOLLM2)/config.json: tests/models/gguf_to_folder.py $(BUILD)/venv/models
 	$(BUILD)/venv/bin/python $< $(SMOLLM2)
 
-test-models: $(SMOLLM2)/config.json $(SHARED) $(BUILD)/generate$(EXE) $(BUILD)/tests/libcases.so \
+test-models: $(SMOLLM2)/config.json $(PACKAGE)/_headers.py $(BUILD)/generate$(EXE) $(BUILD)/tests/libcases.so \
     ## all-MiniLM-L6-v2 and SmolLM2-135M against transformers and PEFT; downloads 180 MB
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python -m pytest -q -s -p no:cacheprovider -p no:logging tests/models
 
-golden: $(BUILD)/venv/ready $(SHARED) $(BUILD)/tests/libcases.so $(if $(LINE),$(BUILD)/tests/test_op_faults) \
+# llama.cpp, its converter and its interface for Python: the sources of a package, which pip compiles once.
+LLAMA_CPP = $(BUILD)/llama-cpp
+$(LLAMA_CPP)/ready: $(BUILD)/venv/models
+	@rm -rf $(LLAMA_CPP) && mkdir -p $(LLAMA_CPP)
+	$(BUILD)/venv/bin/pip install -q scikit-build-core diskcache typing-extensions
+	$(BUILD)/venv/bin/pip download -q --no-deps --no-build-isolation --no-binary :all: -d $(LLAMA_CPP) llama-cpp-python==0.3.36
+	tar -xzf $(LLAMA_CPP)/llama_cpp_python-0.3.36.tar.gz -C $(LLAMA_CPP) --strip-components=1
+	$(BUILD)/venv/bin/pip install -q --no-deps $(LLAMA_CPP)
+	@touch $@
+test-llama-cpp: $(LLAMA_CPP)/ready $(PACKAGE)/_headers.py $(BUILD)/tests/libcases.so \
+    ## GGUF files of ct_lm_save beside llama.cpp and its converter, which are compiled in some ten minutes
+	BUILD=$(BUILD) GGUF_CONVERTER=$(LLAMA_CPP)/vendor/llama.cpp/convert_hf_to_gguf.py $(BUILD)/venv/bin/python -m pytest -q \
+	    -p no:cacheprovider -p no:logging tests/models/beside_llama_cpp.py tests/torch/test_gguf_models_live.py
+
+golden: $(BUILD)/venv/ready $(PACKAGE)/_headers.py $(BUILD)/tests/libcases.so $(if $(LINE),$(BUILD)/tests/test_op_faults) \
     ## make tests/golden/ anew from PyTorch; LINE=gelu: only the values and the memory of that line of ops.def
 	BUILD=$(BUILD) $(BUILD)/venv/bin/python tests/golden/make.py $(LINE)
 
@@ -141,4 +159,4 @@ headers: $(BUILD)/flags \
 	done
 	@! command -v c++ >/dev/null || c++ -std=c++20 -Wall -Werror -Iinclude -fsyntax-only -x c++ examples/mha.c
 	@echo "headers: each compiles alone"
-.PHONY: test-torch chat-targets test-models golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutants-listed mutate no-copies layers headers
+.PHONY: test-torch chat-targets test-models test-llama-cpp golden asan ubsan tsan coverage build-suite run-suite kill valgrind mutants-listed mutate no-copies layers headers

@@ -5,7 +5,7 @@ CHECK_PROGRAMS := $(sort $(patsubst test_%.c,%,$(notdir $(wildcard tests/*/test_
 
 # Test programs that a system cannot have: WRAPPED need a linker with --wrap to make functions fail on purpose,
 # POSIX_FAULTS wrap functions of POSIX, and test_unseen reads stderr by dup.
-POSIX_FAULTS = io_faults model_faults set_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
+POSIX_FAULTS = gguf_faults io_faults model_faults set_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
 WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html jacobian_calls module_types \
     watch
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
@@ -13,7 +13,7 @@ programs_of = $(patsubst test_%.c,%,$(notdir $(wildcard tests/$(1)/test_*.c)))
 TESTS_OF_data = $(call programs_of,data) hooks
 TESTS_OF_diagnose = $(call programs_of,diagnose)
 TESTS_OF_ranks = $(call programs_of,ranks) disk_model hooks
-TESTS_OF_models = $(call programs_of,models) documents finetune
+TESTS_OF_models = $(call programs_of,models) documents finetune labels preferences
 TESTS_OF_text = $(call programs_of,text)
 FLOORLESS = $(foreach f,$(filter-out $(notdir $(EXT)),data diagnose models ranks text),$(TESTS_OF_$(f)))
 # Without ext/diagnose the other programs link this ct_gradcheck, a check without diagnoses.
@@ -77,6 +77,7 @@ TAKES = cti_take_any cti_take_zeroed cti_string_take cti_handle_take_any
 LDFLAGS_test_io_faults = $(call wrapped,open openat pread write pwrite close fsync rename mkdir unlink unlinkat \
     fstat fstatat lstat stat fchmod fchown fcntl realpath $(TAKES))
 LDFLAGS_test_io_races = $(LDFLAGS_test_io_faults)
+LDFLAGS_test_gguf_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_shard_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_profile_faults = $(LDFLAGS_test_io_faults)
 LDFLAGS_test_model_faults = $(LDFLAGS_test_io_faults)
@@ -101,7 +102,7 @@ LDFLAGS_test_watch = $(LDFLAGS_test_faults)
 LDFLAGS_test_module_types = $(LDFLAGS_test_faults)
 LDFLAGS_test_gradcheck_html = $(LDFLAGS_test_faults)
 LDFLAGS_test_jacobian_calls = $(LDFLAGS_test_faults)
-$(foreach t,disk_model documents finetune run_log,$(BUILD)/tests/test_$(t)$(EXE)): $(PARTS_LIB)
+$(foreach t,disk_model documents finetune labels preferences run_log,$(BUILD)/tests/test_$(t)$(EXE)): $(PARTS_LIB)
 $(BUILD)/tests/test_amx$(EXE): $(BUILD)/obj/tests/kernels/amx_avx512.o
 DIST_TESTS = $(filter $(addprefix $(BUILD)/tests/,test_dist$(EXE) test_dist_%),$(TESTS))
 $(foreach t,text_normalize text_faults,$(BUILD)/tests/test_$(t)$(EXE)): $(BUILD)/obj/tests/text/text_probe.o

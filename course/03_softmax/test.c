@@ -360,6 +360,49 @@ static void softmax_large(ct_context *context) {
         soft, course_f64(context, CT_SHAPE(4, 3), rows));
 }
 
+/* y (g - sum of g y), or g - e^y sum of g, with a part of it left out or wrong. */
+enum { NO_SUM, SUM_WITHOUT_Y, OF_LAST, NOT_TIMES_Y, SUM_ADDED };
+static ct_tensor *gradient_with(ct_tensor *const *in, ct_tensor *g, bool logarithm, int part) {
+    const ct_shape row = CT_DIMS(-1);
+    ct_tensor *y = ref_softmax(in[0], -1),
+              *term = logarithm || part == SUM_WITHOUT_Y ? g : ref_mul(g, y);
+    if (part == OF_LAST) term = ct_narrow(term, -1, ct_dim(g, -1) - 1, 1);
+    ct_tensor *sum = ref_scale(ref_sum(term, row, true), part == NO_SUM      ? 0
+                                                         : part == SUM_ADDED ? -1
+                                                                             : 1);
+    if (logarithm) return ref_sub(g, part == NOT_TIMES_Y ? sum : ref_mul(y, sum));
+    ct_tensor *off = ref_sub(g, sum);
+    return part == NOT_TIMES_Y ? off : ref_mul(y, off);
+}
+#define GRADIENT_WITH(name, logarithm, part)                                                       \
+    static ct_tensor *name(ct_tensor *const *in, ct_tensor *g, const void *attrs) {                \
+        return (void)attrs, gradient_with(in, g, logarithm, part);                                 \
+    }
+GRADIENT_WITH(no_sum, false, NO_SUM)
+GRADIENT_WITH(sum_without_y, false, SUM_WITHOUT_Y)
+GRADIENT_WITH(sum_of_last, false, OF_LAST)
+GRADIENT_WITH(not_times_y, false, NOT_TIMES_Y)
+GRADIENT_WITH(sum_added, false, SUM_ADDED)
+GRADIENT_WITH(log_no_sum, true, NO_SUM)
+GRADIENT_WITH(log_sum_of_last, true, OF_LAST)
+GRADIENT_WITH(log_not_times_y, true, NOT_TIMES_Y)
+GRADIENT_WITH(log_sum_added, true, SUM_ADDED)
+static const course_wrong_gradient of_softmax[] = {
+    {"in dx = y (g - sum of g y) the sum is missing: every output depends on every x", 0, no_sum},
+    {"in dx = y (g - sum of g y) the sum is that of g, without y", 0, sum_without_y},
+    {"in dx = y (g - sum of g y) the sum is the last g y alone: = or =+ in place of +=", 0,
+     sum_of_last},
+    {"in dx = y (g - sum of g y) the factor y is missing", 0, not_times_y},
+    {"in dx = y (g - sum of g y) the sum is added, and must be subtracted", 0, sum_added},
+};
+static const course_wrong_gradient of_log_softmax[] = {
+    {"in dx = g - e^y sum of g the sum is missing: every output depends on every x", 0, log_no_sum},
+    {"in dx = g - e^y sum of g the sum is the last g alone: = or =+ in place of +=", 0,
+     log_sum_of_last},
+    {"in dx = g - e^y sum of g the factor e^y, the softmax, is missing", 0, log_not_times_y},
+    {"in dx = g - e^y sum of g the sum is added, and must be subtracted", 0, log_sum_added},
+};
+
 /* A gradient is worth something only if the function is the right one. */
 static void gradient(ct_context *context, pair p) {
     const ct_shape shapes[] = {CT_SHAPE(3, 5), CT_SHAPE(2, 1, 4), CT_SHAPE(4, 1)};
@@ -367,6 +410,10 @@ static void gradient(ct_context *context, pair p) {
         ct_tensor *x = course_randn(context, shapes[i]);
         course_forward_first("the forward whose gradient is asked for", &function, &p, &x, 1,
                              1e-12);
+        const bool logarithm = p.op == &log_softmax;
+        course_name_gradient(p.op, NULL, &x, 1, logarithm ? of_log_softmax : of_softmax,
+                             logarithm ? sizeof of_log_softmax / sizeof *of_log_softmax
+                                       : sizeof of_softmax / sizeof *of_softmax);
         course_gradient(p.op->name, p.op, NULL, &x, 1, (ct_gradcheck_opts){0});
     }
     ct_tensor *large = course_randn(context, CT_SHAPE(1, 20000));

@@ -20,8 +20,22 @@ static batch batch_of(ct_context *context, ct_tensor *logits, const int64_t *tar
     return (batch){logits, t, {ignore}};
 }
 
+/* Names the error of a batch that has no wrong target, only one of an ignored row. */
+static void name_refusal(batch b) {
+    const ct_context *context = ct_context_of(b.logits);
+    const int64_t *target = ct_data_i64(b.targets);
+    char said[32];
+    snprintf(said, sizeof said, "target %lld ", (long long)b.attrs.ignore_index);
+    if (ct_error(context) != CT_ERR_ARGUMENT || !strstr(ct_error_message(context), said)) return;
+    for (int64_t i = 0; i < ct_numel(b.targets); i++)
+        if (target[i] == b.attrs.ignore_index)
+            course_hint("the range of a target is tested before it is known whether its row is "
+                        "ignored: an ignored row's target may be any number");
+}
 static ct_tensor *loss(batch b) {
-    return ct_apply(&cross_entropy, (ct_tensor *[]){b.logits, b.targets}, 2, &b.attrs);
+    ct_tensor *y = ct_apply(&cross_entropy, (ct_tensor *[]){b.logits, b.targets}, 2, &b.attrs);
+    if (!y) name_refusal(b);
+    return y;
 }
 
 static ct_tensor *by_you(ct_tensor *const *in, int n, void *arg) {
@@ -95,7 +109,9 @@ enum {
     ROOT,
     SQUARED,
     COUNT_OF_IGNORED,
-    ONLY_TARGETS_MAXIMUM
+    ONLY_TARGETS_MAXIMUM,
+    SUM_OF_LAST,
+    TARGET_IN_FIRST_ROW
 };
 static const course_mistake mistakes[] = {
     [SUM_FOR_MEAN] = {"with the sum of the losses in place of their mean"},
@@ -121,7 +137,7 @@ static const course_mistake mistakes[] = {
     [DOWN_COLUMNS] = {"when the softmax is over the rows of a column, and not over classes"},
     [TWICE] = {"when the softmax is applied twice"},
     [FIRST_ROW] = {"with the loss of the first row alone"},
-    [LAST_ROW] = {"with the loss of the last row alone: = in place of +="},
+    [LAST_ROW] = {"with the loss of the last row alone: = or =+ in place of +="},
     [FIRST_TARGET] = {"with the first row's target for all rows"},
     [NO_MAXIMUM] = {"when no maximum is taken off before e^x"},
     [MAXIMUM_FROM_ZERO] = {"when the search for the maximum begins with 0"},
@@ -165,6 +181,10 @@ static const course_mistake mistakes[] = {
     [SQUARED] = {"with the square of each row's loss"},
     [COUNT_OF_IGNORED] = {"when the sum is divided by the number of ignored rows"},
     [ONLY_TARGETS_MAXIMUM] = {"when all rows share one maximum"},
+    [SUM_OF_LAST] = {"when the sum of exponentials is the last class's alone: = or =+ in place of "
+                     "+="},
+    [TARGET_IN_FIRST_ROW] = {"when x of the target is read in row 0 for each row: x[t] in place of "
+                             "x[r * C + t]"},
 };
 
 /* -ln p of every class, (N, C); with a mistake, what is computed instead of it */
@@ -179,6 +199,7 @@ static ct_tensor *losses(ct_tensor *x, course_set bits) {
     ct_tensor *e = ref_exp(ref_sub(x, max)), *counted = e;
     if (bits >> SUM_WITHOUT_FIRST & 1) counted = ct_narrow(e, 1, 1, classes - 1);
     if (bits >> SUM_WITHOUT_LAST & 1) counted = ct_narrow(e, 1, 0, classes - 1);
+    if (bits >> SUM_OF_LAST & 1) counted = ct_narrow(e, 1, classes - 1, 1);
     ct_tensor *sum = ref_sum(counted, dims, true);
     if (bits >> SUM_GOES_ON & 1)
         sum = ct_reshape(ref_cumsum(ct_reshape(sum, CT_SHAPE(-1)), 0), CT_SHAPE(rows, 1));
@@ -206,13 +227,15 @@ static ct_tensor *losses(ct_tensor *x, course_set bits) {
     return bits >> SUM_ALONE & 1 ? ref_expand(sum, ct_shape_of(x)) : ref_sub(sum, x);
 }
 
-/* The loss if x is read at target N + row, as if the logits were stored transposed. */
-static ct_tensor *by_column(batch b, const double *counts, double count) {
+/* The loss if x is read at target N + row, as if the logits were stored transposed, or at the
+ * target of row 0. */
+static ct_tensor *in_other_row(batch b, const double *counts, double count, bool first_row) {
     ct_context *context = ct_context_of(b.logits);
     const int64_t rows = ct_dim(b.logits, 0);
     int64_t target[8];
     if (!ct_to_i64(b.targets, target, rows)) return NULL;
-    for (int64_t i = 0; i < rows; i++) target[i] = counts[i] != 0 ? target[i] * rows + i : 0;
+    for (int64_t i = 0; i < rows; i++)
+        target[i] = counts[i] == 0 ? 0 : first_row ? target[i] : target[i] * rows + i;
     ct_tensor *x = ref_index_select(ct_reshape(b.logits, CT_SHAPE(-1)), 0,
                                     ct_from_i64(context, CT_SHAPE(rows), target));
     ct_tensor *all = ref_mul(ref_sub(ref_logsumexp(b.logits, -1), x),
@@ -251,6 +274,7 @@ static bool read_rows(row_list *r, int64_t classes, int64_t ignore_index, course
         if (bits >> TARGET_OF_ROW_BEFORE & 1 && i) r->target[i] = given[i - 1];
         if (bits >> TARGET_OF_ROW_NUMBER & 1) r->target[i] = i;
         if (bits >> TARGET_FROM_END & 1) r->target[i] = classes - 1 - given[i];
+        if (bits >> TARGET_IN_FIRST_ROW & 1 && i && r->counts[i] != 0) r->other_rows = true;
         if (bits >> TARGET_BY_COLUMN & 1) {
             r->target[i] =
                 given[i] * r->rows + i - i * classes; /* counted from the start of row i */
@@ -330,7 +354,8 @@ static ct_tensor *variant(ct_tensor *const *in, int n, void *arg, course_set bit
         !read_rows(&r, classes, b.attrs.ignore_index, bits))
         return NULL;
     weigh_rows(&r, bits);
-    if (r.other_rows) return by_column(b, r.counts, (double)r.count);
+    if (r.other_rows)
+        return in_other_row(b, r.counts, (double)r.count, bits >> TARGET_IN_FIRST_ROW & 1);
     ct_tensor *row = ref_sum(losses_of_targets(in[0], &r, bits), CT_DIMS(-1), false),
               *weights = ct_from_f64(ct_context_of(in[0]), CT_SHAPE(r.rows), r.counts);
     if (bits >> SQUARED & 1) row = ref_mul(row, row);
@@ -425,39 +450,111 @@ static void large_gradient(ct_context *context, const char *what, const int64_t 
     course_gradient_as(what, by_you, by_reference, &b, &b.logits, 1, 1e-9);
 }
 
-/* (softmax - the target of row `of`, or of each row) g / N for rows that are not ignored */
-static ct_tensor *less_target_of(ct_tensor *const *in, ct_tensor *g, int64_t of, double over) {
-    ct_tensor *p = ref_softmax(in[0], -1);
-    const int64_t rows = ct_dim(in[0], 0), classes = ct_dim(in[0], 1), *target = ct_data_i64(in[1]);
+/* (softmax - 1 at the target) g / n for the rows that count, and what is often written for it. */
+typedef enum {
+    FIRST_ROWS_TARGET,
+    OVER_N,
+    NOT_DIVIDED,
+    NO_TARGET,
+    PLUS_TARGET,
+    ONLY_AT_TARGET,
+    REVERSED,
+    TARGET_SET,
+    EXP_ALONE,
+    EXP_ALONE_LESS_MAXIMUM,
+    OVER_LAST_EXP,
+    SUM_NOT_RESET,
+    FIRST_ROWS_SOFTMAX,
+    IGNORED_HAVE_ONE
+} gradient_mistake;
+static bool is_ignored(ct_tensor *const *in, const void *attrs, int64_t row) {
+    return ct_data_i64(in[1])[row] == ((const cross_entropy_attrs *)attrs)->ignore_index;
+}
+/* What is divided by in the softmax of a row of exponentials e. */
+static double denominator(const double *e, int64_t classes, gradient_mistake m) {
+    double sum = 0;
+    if (m == EXP_ALONE || m == EXP_ALONE_LESS_MAXIMUM) return 1;
+    for (int64_t j = m == OVER_LAST_EXP ? classes - 1 : 0; j < classes; j++) sum += e[j];
+    return sum;
+}
+static ct_tensor *gradient_with(ct_tensor *const *in, ct_tensor *g, const void *attrs,
+                                gradient_mistake m) {
+    ct_tensor *max = ref_max(in[0], CT_DIMS(-1), true),
+              *dx = ref_exp(m == EXP_ALONE ? in[0] : ref_sub(in[0], max));
+    const int64_t rows = ct_dim(dx, 0), classes = ct_dim(dx, 1), *target = ct_data_i64(in[1]);
     double count = 0;
-    for (int64_t row = 0; row < rows; row++) count += target[row] >= 0;
-    for (int64_t row = 0; row < rows; row++) {
-        const int64_t at = target[of < 0 ? row : of];
-        double *x = ct_data_f64(p) + row * classes;
-        if (at >= 0) x[at] -= 1;
-        for (int64_t j = 0; j < classes; j++)
-            x[j] *= target[row] < 0 ? 0 : ct_item(g) / (over > 0 ? over : count);
+    for (int64_t row = 0; row < rows; row++) count += !is_ignored(in, attrs, row);
+    const double factor = ct_item(g) / (m == OVER_N ? (double)rows : m == NOT_DIVIDED ? 1 : count);
+    for (int64_t row = rows - 1; row >= 0;
+         row--) { /* the first row is read by all, so comes last */
+        double *x = ct_data_f64(dx) + row * classes;
+        const bool ignored = is_ignored(in, attrs, row);
+        int64_t t = target[m == FIRST_ROWS_TARGET ? 0 : row];
+        if (t < 0 || t >= classes) t = -1;
+        const double *e = m == FIRST_ROWS_SOFTMAX ? ct_data_f64(dx) : x;
+        double sum = denominator(e, classes, m);
+        for (int64_t r = 0; r < row && m == SUM_NOT_RESET; r++)
+            if (!is_ignored(in, attrs, r))
+                sum += denominator(ct_data_f64(dx) + r * classes, classes, m);
+        for (int64_t j = 0; j < classes; j++) {
+            const double p = e[j] / sum, one = j == t;
+            x[j] = m == NO_TARGET        ? p
+                   : m == PLUS_TARGET    ? p + one
+                   : m == ONLY_AT_TARGET ? (p - 1) * one
+                   : m == REVERSED       ? one - p
+                   : m == TARGET_SET     ? (j == t ? -1 : p)
+                                         : p - one;
+            x[j] *= ignored && m != IGNORED_HAVE_ONE ? 0 : factor;
+        }
     }
-    return p;
+    return dx;
 }
-static ct_tensor *first_target(ct_tensor *const *in, ct_tensor *g, const void *attrs) {
-    return (void)attrs, less_target_of(in, g, 0, 0);
-}
-static ct_tensor *over_all_rows(ct_tensor *const *in, ct_tensor *g, const void *attrs) {
-    return (void)attrs, less_target_of(in, g, -1, (double)ct_dim(in[0], 0));
-}
+#define GRADIENT_WITH(name, mistake)                                                               \
+    static ct_tensor *name(ct_tensor *const *in, ct_tensor *g, const void *attrs) {                \
+        return gradient_with(in, g, attrs, mistake);                                               \
+    }
+GRADIENT_WITH(first_target, FIRST_ROWS_TARGET)
+GRADIENT_WITH(over_all_rows, OVER_N)
+GRADIENT_WITH(not_divided, NOT_DIVIDED)
+GRADIENT_WITH(no_target, NO_TARGET)
+GRADIENT_WITH(plus_target, PLUS_TARGET)
+GRADIENT_WITH(only_at_target, ONLY_AT_TARGET)
+GRADIENT_WITH(reversed, REVERSED)
+GRADIENT_WITH(target_set, TARGET_SET)
+GRADIENT_WITH(exp_alone, EXP_ALONE)
+GRADIENT_WITH(exp_alone_less_maximum, EXP_ALONE_LESS_MAXIMUM)
+GRADIENT_WITH(over_last_exp, OVER_LAST_EXP)
+GRADIENT_WITH(sum_not_reset, SUM_NOT_RESET)
+GRADIENT_WITH(first_softmax, FIRST_ROWS_SOFTMAX)
+GRADIENT_WITH(ignored_too, IGNORED_HAVE_ONE)
 static const course_wrong_gradient known[] = {
+    {"at the target 1 is not subtracted: this is the softmax, over n", 0, no_target},
+    {"at the target 1 is added, and must be subtracted", 0, plus_target},
+    {"at the target stands -1 alone: = or =- in place of -=", 0, target_set},
+    {"only the target has a gradient: it is softmax for the other classes", 0, only_at_target},
+    {"it is target minus softmax: the sign is reversed", 0, reversed},
+    {"e^x is not divided by the sum of the row's exponentials", 0, exp_alone},
+    {"e^(x - max) is not divided by the sum of the row's exponentials", 0, exp_alone_less_maximum},
+    {"e^x is divided by the last class's alone, not by the sum: = or =+ in place of +=", 0,
+     over_last_exp},
+    {"the sum of exponentials is not set back to 0 for each row", 0, sum_not_reset},
+    {"the first row's softmax is taken for every row", 0, first_softmax},
     {"the first row's target is subtracted in every row: target[0] for target[row]", 0,
      first_target},
     {"it is divided by the number of all rows, and not of those that count", 0, over_all_rows},
+    {"it is not divided by the number of rows that count", 0, not_divided},
+    {"ignored rows have a gradient: it must be 0", 0, ignored_too},
 };
+static void name_gradient(batch b) {
+    course_name_gradient(&cross_entropy, &b.attrs, (ct_tensor *[]){b.logits, b.targets}, 2, known,
+                         sizeof known / sizeof *known);
+}
 
 /* A gradient is worth something only if the function is the right one. */
 static void check_gradient(const char *what, batch b) {
     course_forward_first("the forward whose gradient is asked for", &function, &b, &b.logits, 1,
                          1e-12);
-    course_name_gradient(&cross_entropy, &b.attrs, (ct_tensor *[]){b.logits, b.targets}, 2, known,
-                         sizeof known / sizeof *known);
+    name_gradient(b);
     course_gradient(what, &cross_entropy, &b.attrs, (ct_tensor *[]){b.logits, b.targets}, 2,
                     (ct_gradcheck_opts){0});
 }
@@ -506,12 +603,16 @@ static void large_logits(ct_context *context) {
 }
 
 static void gradient_by_hand(ct_context *context) {
-    ct_tensor *logits = ct_set_requires_grad(
-        course_f64(context, CT_SHAPE(1, 3), (double[]){0, log(2), log(5)}), true);
-    ct_backward(loss(batch_of(context, logits, (int64_t[]){1}, 1, IGNORE)));
-    course_value("the gradient of (0, ln 2, ln 5) with target 1", ct_grad(logits),
-                 course_f64(context, CT_SHAPE(1, 3), (double[]){1.0 / 8, -6.0 / 8, 5.0 / 8}),
-                 1e-12);
+    batch b = batch_of(context, course_f64(context, CT_SHAPE(1, 3), (double[]){0, log(2), log(5)}),
+                       (int64_t[]){1}, 1, IGNORE);
+    ct_tensor *right = course_f64(context, CT_SHAPE(1, 3), (double[]){1.0 / 8, -6.0 / 8, 5.0 / 8});
+    /* at other numbers, of which the largest is neither the last nor the target's */
+    name_gradient(batch_of(context, course_f64(context, CT_SHAPE(1, 4), (double[]){1, 3, 2, 0.5}),
+                           (int64_t[]){2}, 1, IGNORE));
+    ct_set_requires_grad(b.logits, true);
+    ct_tensor *y = loss(b);
+    course_value("the gradient of (0, ln 2, ln 5) with target 1",
+                 y && ct_backward(y) ? ct_grad(b.logits) : NULL, right, 1e-12);
 }
 
 static void gradient(ct_context *context) {
@@ -520,6 +621,8 @@ static void gradient(ct_context *context) {
     check_gradient("3 rows of 1", batch_of(context, course_randn(context, CT_SHAPE(3, 1)),
                                            (int64_t[]){0, 0, 0}, 3, IGNORE));
     large_gradient(context, "3 rows of 20,000", (int64_t[]){7, 19999, 0});
+    batch b = batch_of(context, course_randn(context, CT_SHAPE(1, 2)), (int64_t[]){0}, 1, IGNORE);
+    course_no_other_gradients((ct_tensor *[]){b.logits, b.targets}, 2, 1);
 }
 
 /* The ignored index may also be a class, such as a padding token. */

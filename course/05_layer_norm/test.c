@@ -89,7 +89,9 @@ enum {
     BETWEEN_EXTREMES,
     MEAN_PLUS_EPS,
     LAST_COLUMN_UNNORMED,
-    MEAN_MORE
+    MEAN_MORE,
+    MEAN_OF_LAST,
+    VARIANCE_OF_LAST
 };
 static const course_mistake mistakes[] = {
     [EPS_OUTSIDE] = {"when eps is added to the root, and not to the variance under it"},
@@ -160,6 +162,10 @@ static const course_mistake mistakes[] = {
     [MEAN_PLUS_EPS] = {"when eps is added to the mean"},
     [LAST_COLUMN_UNNORMED] = {"when the last column is not normed: it is x w + b"},
     [MEAN_MORE] = {"when the sum for the mean is divided by D + 1"},
+    [MEAN_OF_LAST] = {"when the sum for the mean is the row's last number alone: = or =+ in place "
+                      "of +="},
+    [VARIANCE_OF_LAST] = {"when the sum of squares is the last square alone: = or =+ in place of "
+                          "+="},
 };
 
 /* The numbers x (..., 1), one for each row, read from another row. With `before` each row has the
@@ -218,6 +224,8 @@ static ct_tensor *mean_of(ct_tensor *from, ct_shape dims, double eps, course_set
     ct_tensor *mean = row_mean(from, dims, bits >> MEAN_WITHOUT_FIRST & 1,
                                bits >> MEAN_WITHOUT_LAST & 1, bits >> MEAN_OVER_ROWS & 1,
                                bits >> MEAN_GOES_ON & 1, bits >> MEAN_SUM_GOES_ON & 1);
+    if (bits >> MEAN_OF_LAST & 1)
+        mean = ref_scale(ct_narrow(from, -1, ct_dim(from, -1) - 1, 1), 1 / size);
     if (bits >> MEAN_SUMMED & 1) mean = ref_sum(from, dims, true);
     if (bits >> MEAN_OF_SIZES & 1) mean = ref_mean(ref_abs(from), dims, true);
     if (bits >> BETWEEN_EXTREMES & 1)
@@ -236,6 +244,8 @@ static ct_tensor *variance_of(ct_tensor *from, ct_tensor *off, ct_shape dims, co
     ct_tensor *var = row_mean(ref_mul(off, off), dims, bits >> VARIANCE_WITHOUT_FIRST & 1,
                               bits >> VARIANCE_WITHOUT_LAST & 1, bits >> VARIANCE_OVER_ROWS & 1,
                               bits >> VARIANCE_GOES_ON & 1, bits >> VARIANCE_SUM_GOES_ON & 1);
+    if (bits >> VARIANCE_OF_LAST & 1)
+        var = ref_scale(ct_narrow(ref_mul(off, off), -1, ct_dim(from, -1) - 1, 1), 1 / size);
     if (bits >> ABOUT_ZERO & 1) var = ref_mean(ref_mul(from, from), dims, true);
     if (var && bits & (COURSE_BIT(BESSEL) | COURSE_BIT(MEAN_LESS)))
         var = ref_scale(var, size / fmax(1, size - 1));
@@ -506,15 +516,37 @@ static ct_tensor *no_z(ct_tensor *const *in, ct_tensor *g, const void *attrs) {
 static ct_tensor *weight_in_bias(ct_tensor *const *in, ct_tensor *g, const void *attrs) {
     return (void)attrs, over_rows(ref_mul(g, in[1]));
 }
-/* (h - mean(h) - z mean(h z)) / sqrt(var + eps), with one part left out */
-enum { DX_NO_MEAN, DX_NO_PRODUCT, DX_NO_BOTH, DX_NO_WEIGHT, DX_NO_ROOT };
+/* (h - mean(h) - z mean(h z)) / sqrt(var + eps), with one part left out or wrong */
+enum {
+    DX_NO_MEAN,
+    DX_NO_PRODUCT,
+    DX_NO_BOTH,
+    DX_NO_WEIGHT,
+    DX_NO_ROOT,
+    DX_BESSEL,
+    DX_ONE_LESS,
+    DX_LAST_H,
+    DX_LAST_HZ,
+    DX_LAST_BOTH
+};
+/* The mean of h over the row, of which it may be the last number alone that is in the sum. */
+static ct_tensor *mean_in_dx(ct_tensor *h, bool last, double less) {
+    const double size = (double)ct_dim(h, -1);
+    if (last) h = ct_narrow(h, -1, ct_dim(h, -1) - 1, 1);
+    return ref_scale(ref_sum(h, CT_DIMS(-1), true), less / size);
+}
 static ct_tensor *dx_without(ct_tensor *const *in, ct_tensor *g, const void *attrs, int part) {
-    const ct_shape row = CT_DIMS(-1);
+    const double size = (double)ct_dim(in[0], -1), less = size / (size - 1),
+                 of_mean = part == DX_ONE_LESS ? less : 1,
+                 of_product = part == DX_ONE_LESS || part == DX_BESSEL ? less : 1;
     ct_tensor *z = z_of(in[0], attrs, WHOLE), *h = part == DX_NO_WEIGHT ? g : ref_mul(g, in[1]),
               *dx = h, *inverse = ref_div(z, z_of(in[0], attrs, OFF_MEAN));
-    if (part != DX_NO_MEAN && part != DX_NO_BOTH) dx = ref_sub(dx, ref_mean(h, row, true));
-    if (part != DX_NO_PRODUCT && part != DX_NO_BOTH)
-        dx = ref_sub(dx, ref_mul(z, ref_mean(ref_mul(h, z), row, true)));
+    if (part != DX_NO_MEAN && part != DX_NO_BOTH)
+        dx = ref_sub(dx, mean_in_dx(h, part == DX_LAST_H || part == DX_LAST_BOTH, of_mean));
+    if (part != DX_NO_PRODUCT && part != DX_NO_BOTH) {
+        const bool last = part == DX_LAST_HZ || part == DX_LAST_BOTH;
+        dx = ref_sub(dx, ref_mul(z, mean_in_dx(ref_mul(h, z), last, of_product)));
+    }
     return part == DX_NO_ROOT ? dx : ref_mul(dx, inverse);
 }
 #define WITHOUT(name, part)                                                                        \
@@ -526,6 +558,11 @@ WITHOUT(no_product, DX_NO_PRODUCT)
 WITHOUT(no_both, DX_NO_BOTH)
 WITHOUT(no_weight, DX_NO_WEIGHT)
 WITHOUT(no_root, DX_NO_ROOT)
+WITHOUT(bessel, DX_BESSEL)
+WITHOUT(one_less, DX_ONE_LESS)
+WITHOUT(last_h, DX_LAST_H)
+WITHOUT(last_hz, DX_LAST_HZ)
+WITHOUT(last_both, DX_LAST_BOTH)
 
 static const course_wrong_gradient known[] = {
     {"in dw stands x for z: dw is the sum of g z over the rows", 1, x_for_z},
@@ -538,6 +575,11 @@ static const course_wrong_gradient known[] = {
     {"dx has neither - mean(h) nor - z mean(h z): mean and variance depend on every x", 0, no_both},
     {"dx has g for h = g weight", 0, no_weight},
     {"dx lacks the factor 1 / sqrt(var + eps)", 0, no_root},
+    {"in dx the sum of h z is divided by D - 1, not D", 0, bessel},
+    {"in dx both sums are divided by D - 1, not D", 0, one_less},
+    {"in dx the sum of h is the last h alone: = or =+ in place of +=", 0, last_h},
+    {"in dx the sum of h z is the last h z alone: = or =+ in place of +=", 0, last_hz},
+    {"in dx both sums are their last terms alone: = or =+ in place of +=", 0, last_both},
 };
 /* Names the mistake in the gradient of this input. */
 static void name_gradient(const operands *o, int which) {

@@ -268,7 +268,7 @@ static void large_gradient(ct_context *context, const char *what, bool causal, b
 }
 
 /* The gradient of q if ds is wrong in this way. */
-enum { D_WITHOUT_P, SCORES_FOR_P, NO_P, NO_D, D_OF_P };
+enum { D_WITHOUT_P, SCORES_FOR_P, NO_P, NO_D, D_OF_P, D_OF_LAST };
 static ct_tensor *dq_with(ct_tensor *const *in, ct_tensor *g, const void *attrs, int kind) {
     const bool causal = ((const masked_attention_attrs *)attrs)->causal;
     ct_tensor *s = course_scores(in[0], in[1], in[2], 0), *seen = course_causal(s, causal, 0),
@@ -277,6 +277,7 @@ static ct_tensor *dq_with(ct_tensor *const *in, ct_tensor *g, const void *attrs,
     ct_tensor *p = ref_masked_softmax(s, seen, -1),
               *dp = ref_matmul(g, ct_transpose(in[2], -1, -2));
     ct_tensor *summed = kind == D_WITHOUT_P ? dp : kind == D_OF_P ? p : ref_mul(p, dp);
+    if (kind == D_OF_LAST) summed = ct_narrow(summed, -1, ct_dim(summed, -1) - 1, 1);
     ct_tensor *off = kind == NO_D ? dp : ref_sub(dp, ref_sum(summed, CT_DIMS(-1), true));
     ct_tensor *ds = kind == NO_P ? off : ref_mul(kind == SCORES_FOR_P ? s : p, off);
     return ref_scale(ref_matmul(ds, in[1]), 1 / sqrt((double)ct_dim(in[0], -1)));
@@ -290,12 +291,14 @@ DQ_WITH(scores_for_p, SCORES_FOR_P)
 DQ_WITH(no_p, NO_P)
 DQ_WITH(no_d, NO_D)
 DQ_WITH(d_of_p, D_OF_P)
+DQ_WITH(d_of_last, D_OF_LAST)
 static const course_wrong_gradient known[] = {
     {"in ds = p (dp - D), D is the sum of dp, and must be that of p dp", 0, d_without_p},
     {"in ds = p (dp - D) the scores stand for the weights p", 0, scores_for_p},
     {"in ds = p (dp - D) the factor p is missing", 0, no_p},
     {"in ds = p (dp - D), D is missing: a weight depends on every score of its row", 0, no_d},
     {"in ds = p (dp - D), D is the sum of p, and must be that of p dp", 0, d_of_p},
+    {"in ds = p (dp - D), D is the last key's p dp alone: = or =+ in place of +=", 0, d_of_last},
 };
 
 /* A gradient is worth something only if the function is the right one. */
@@ -321,6 +324,7 @@ static void gradient_masked(ct_context *context) {
     p.causal = true;
     check_gradient("causal and a key mask; inputs 0, 1, 2 are q, k, v", p);
     large_gradient(context, "128 queries and keys, causal and a key mask", true, true);
+    course_no_other_gradients(p.in, 4, 1);
 }
 
 const course_test course_tests[] = {

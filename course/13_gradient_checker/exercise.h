@@ -22,7 +22,8 @@ typedef enum {
 typedef struct {
     verdict verdict;
     /* If the verdict is GRADIENT_WRONG because entries of the Jacobian are wrong, these fields have
-     * the worst entry: d y[output] / d x[input] by backward and by differences. */
+     * the worst entry: d y[output] / d x[input] by backward and by differences. Otherwise they may
+     * be anything. */
     int output, input;
     double analytic, numeric;
 } check;

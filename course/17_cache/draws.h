@@ -1,4 +1,5 @@
-/* What the tests ask for besides exercise.h: many draws in one request. */
+/* What the tests ask for besides exercise.h: many draws in one request. They define it themselves,
+ * so a submission has nothing to do with it. */
 #ifndef DRAWS_H
 #define DRAWS_H
 

@@ -23,7 +23,8 @@ typedef struct {
     /* Sets x, n rows of width numbers, to the embeddings of n tokens at the positions `first`,
      * `first` + 1, ... of the sequence; the first position is 0. */
     void (*embed)(const int *tokens, int first, int n, double *x);
-    /* Sets y to x times a weight: n rows in, n rows out. */
+    /* Sets y to x times a weight: n rows in, n rows out. All of x is read before y is
+     * written, so y may be x. */
     void (*multiply)(weight w, int layer, int n, const double *x, double *y);
 } model;
 
@@ -43,7 +44,8 @@ extern void cache_rewind(cache *c, int length);
 /* Draws a token with the number u, which is random in [0, 1). See README.md. */
 extern int sample(const double *logits, int n, double temperature, int top_k, double u);
 
-/* Writes `count` tokens that follow a prompt of n tokens to `tokens`; u[i] is for the i-th. */
+/* Writes `count` tokens that follow a prompt of n tokens, at least one, to `tokens`; u[i] is for
+ * the i-th. count may be 0: then the model is not asked for anything. */
 extern void generate(const model *m, const int *prompt, int n, int count, double temperature,
                      int top_k, const double *u, int *tokens);
 

@@ -106,7 +106,10 @@ enum {
     REWIND_IGNORED,
     REWIND_ONE_MORE,
     REWIND_ONE_LESS,
-    NO_MLP
+    NO_MLP,
+    KEYS_SHARED,
+    VALUES_SHARED,
+    LAYERS_OVERLAP
 };
 static const course_mistake mistakes[] = {
     [SEES_LATER] = {"when a token sees the later ones that came with it: there is no causal mask"},
@@ -132,10 +135,24 @@ static const course_mistake mistakes[] = {
     [REWIND_IGNORED] = {"when cache_rewind does nothing"},
     [REWIND_ONE_MORE] = {"when cache_rewind forgets one token too few"},
     [REWIND_ONE_LESS] = {"when cache_rewind forgets one token too many"},
-    [NO_MLP] = {"without UP and DOWN", true}};
+    [NO_MLP] = {"without UP and DOWN", true},
+    [KEYS_SHARED] = {"when all layers share the keys, in which those of the last layer stay; the "
+                     "values are each layer's own"},
+    [VALUES_SHARED] = {"when all layers share the values, in which those of the last layer stay; "
+                       "the keys are each layer's own"},
+    [LAYERS_OVERLAP] = {"when the rows of a layer begin one row behind those of the layer before: "
+                        "each layer needs room for `context` rows"}};
 
 /* Keys and values of all layers, as far as a mistake needs them from before. */
-static double keys[MOST_LAYERS][CONTEXT][MOST_WIDTH], values[MOST_LAYERS][CONTEXT][MOST_WIDTH];
+static double keys[MOST_LAYERS * CONTEXT][MOST_WIDTH], values[MOST_LAYERS * CONTEXT][MOST_WIDTH];
+static double *key_of(int layer, int j, course_set m) {
+    const bool shared = course_has(m, ONE_CACHE) || course_has(m, KEYS_SHARED);
+    return keys[layer * (shared ? 0 : course_has(m, LAYERS_OVERLAP) ? 1 : CONTEXT) + j];
+}
+static double *value_of(int layer, int j, course_set m) {
+    const bool shared = course_has(m, ONE_CACHE) || course_has(m, VALUES_SHARED);
+    return values[layer * (shared ? 0 : course_has(m, LAYERS_OVERLAP) ? 1 : CONTEXT) + j];
+}
 
 /* Whether row i sees row j, where rows from `first` on are new. */
 static bool sees(int i, int j, int first, int end, course_set m) {
@@ -150,10 +167,9 @@ static bool sees(int i, int j, int first, int end, course_set m) {
 /* Attention of row i, one head: columns `from`, from + step, ..., d of them. */
 static void attend(const double *query, int layer, int i, int first, int end, int from, int step,
                    int d, course_set m, double *out) {
-    const int last = course_has(m, ONE_CACHE) ? decoder.layers - 1 : layer;
     double weights[CONTEXT] = {0}, most = -INFINITY, sum = 0;
     for (int j = 0; j < end; j++) {
-        const double *key = keys[j < first ? last : layer][j];
+        const double *key = key_of(layer, j, m);
         if (!sees(i, j, first, end, m)) continue;
         for (int e = 0; e < d; e++) weights[j] += query[from + e * step] * key[from + e * step];
         if (course_has(m, SCALE_OF_WIDTH)) weights[j] /= sqrt(decoder.width);
@@ -167,9 +183,8 @@ static void attend(const double *query, int layer, int i, int first, int end, in
     }
     for (int e = 0; e < d; e++) out[from + e * step] = 0;
     for (int j = 0; j < end; j++) {
-        const int from_layer = j < first ? last : layer;
         const double *value =
-            course_has(m, KEYS_AS_VALUES) ? keys[from_layer][j] : values[from_layer][j];
+            course_has(m, KEYS_AS_VALUES) ? key_of(layer, j, m) : value_of(layer, j, m);
         if (!sees(i, j, first, end, m)) continue;
         for (int e = 0; e < d; e++)
             out[from + e * step] += weights[j] / sum * value[from + e * step];
@@ -196,8 +211,8 @@ static void run(const int *tokens, int first, int end, course_set m, double *log
     for (int layer = 0; layer < decoder.layers; layer++) {
         for (int i = first; i < end; i++) {
             multiply_right(QUERY, layer, 1, x[i], query[i]);
-            multiply_right(KEY, layer, 1, x[i], keys[layer][i]);
-            multiply_right(VALUE, layer, 1, x[i], values[layer][i]);
+            multiply_right(KEY, layer, 1, x[i], key_of(layer, i, m));
+            multiply_right(VALUE, layer, 1, x[i], value_of(layer, i, m));
         }
         for (int i = first; i < end; i++) {
             attend_all(query[i], layer, i, first, end, m, added);
@@ -655,6 +670,23 @@ static void generate_right(const int *prompt_tokens, int n, int count, double te
     }
 }
 
+/* Looks whether generate asked for more than one extension before each draw. */
+static waste find_in_generation(int n, int count) {
+    const int rows = count ? n + count - 1 : 0;
+    waste found = find_repeated(rows, 1);
+    if (!found.word) found = find_excess(count);
+    if (found.word && !count)
+        found.word = "the model is asked although no token is to be drawn: count is 0";
+    bool one_more = count > 0;
+    for (int layer = 0; layer < decoder.layers; layer++)
+        one_more =
+            one_more && work.rows[KEY][layer] == rows + 1 && work.calls[KEY][layer] == count + 1;
+    if (one_more)
+        found.word = "the last token that is drawn goes through the model, too: nobody draws after "
+                     "it";
+    return found;
+}
+
 static void generate_test(ct_context *context) {
     int prompt_tokens[CONTEXT], tokens[CONTEXT], right[CONTEXT];
     double u[CONTEXT];
@@ -678,11 +710,10 @@ static void generate_test(ct_context *context) {
                             "%d is %d and must be %d",
                             temperature, top_k, i, n, tokens[i], right[i]);
         }
-        const waste repeated = find_repeated(n + count, 1), excess = find_excess(1 + count);
-        const waste *found = repeated.word ? &repeated : &excess;
-        course_hint("%s", found->word ? found->word : "");
-        if (found->word)
-            course_fail("a prompt of %d tokens and %d that follow: %s", n, count, found->numbers);
+        const waste found = find_in_generation(n, count);
+        course_hint("%s", found.word ? found.word : "");
+        if (found.word)
+            course_fail("a prompt of %d tokens and %d that follow: %s", n, count, found.numbers);
     }
 }
 

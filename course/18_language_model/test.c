@@ -718,6 +718,6 @@ const course_test course_tests[] = {
     {"fresh", 1, fresh},   {"logits", 1, logits},
     {"layers", 1, layers}, {"loss", 1, loss},
     {"step", 1, step},     {"dropout", 1, dropout},
-    {"writes", 1, writes}, {"learns", 3, learns, .times = 2},
+    {"writes", 1, writes}, {"learns", 3, learns, .times = 6},
 };
 const int course_test_count = sizeof course_tests / sizeof *course_tests;

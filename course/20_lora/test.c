@@ -292,10 +292,18 @@ static void gradient(ct_context *context) {
 static void subsets(ct_context *context) {
     const layer sizes = {3, 4, 5, 2, 1.7, {NULL}, NULL};
     problem p = random_problem(context, sizes, true), q = random_problem(context, sizes, false);
+    unsigned set = 0;
     for (unsigned subset = 1; subset <= ALL; subset++) {
         compare_subset(context, &p, subset);
         if (!(subset >> BIAS & 1)) compare_subset(context, &q, subset);
+        set |= remote_set_unwanted();
     }
+    for (int i = 0; i < INPUTS; i++)
+        if (set >> i & 1)
+            course_partial(1,
+                           "a gradient that nobody wants: grad[%d], of %s, is set where "
+                           "call->wants[%d] is false, and must stay as it is",
+                           i, names[i], i);
 }
 
 /* The work of a forward, and of a backward to a and b alone. */

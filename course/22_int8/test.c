@@ -21,6 +21,7 @@ enum {
     SHORT_BLOCK_LEFT_OUT,
     ACROSS_ROWS,
     INTO_NEXT_ROW,
+    BLOCKS_ROUNDED_DOWN,
     ONE_FOR_ZEROS,
     NEVER_SMALL,
     INVERTED,
@@ -63,6 +64,9 @@ static const course_mistake mistakes[] = {
     [SHORT_BLOCK_LEFT_OUT] = {"when the last block of a row, which is shorter, has no scale"},
     [ACROSS_ROWS] = {"when blocks go on from one row into the next"},
     [INTO_NEXT_ROW] = {"when the last block of a row, which is shorter, goes on into the next row"},
+    [BLOCKS_ROUNDED_DOWN] =
+        {"when the blocks of a row are counted as columns / block, rounded down: "
+         "a shorter last block is one, too"},
     [ONE_FOR_ZEROS] = {"when a block of zeros has the scale 1"},
     [NEVER_SMALL] = {"when a scale is at least 1e-8"},
     [INVERTED] = {"when 127 is divided by the maximum"},
@@ -111,6 +115,7 @@ static double scale_at(const layout *l, const double *scale, int64_t r, int64_t 
     if (course_has(m, FIRST_OF_ROW)) at = r * blocks;
     if (course_has(m, LAST_OF_ROW)) at = (r + 1) * blocks - 1;
     if (course_has(m, COUNTED_ACROSS_ROWS)) at = (r * l->columns + c) / l->block;
+    if (course_has(m, BLOCKS_ROUNDED_DOWN)) at = r * (l->columns / l->block) + c / l->block;
     if (course_has(m, BLOCK_BEFORE_ROW)) at = c / l->block * l->rows + r;
     if (!course_has(m, LARGEST_OF_ROW)) return course_has(m, WITHOUT_SCALE) ? 1 : scale[at];
     double most = 0;
@@ -137,19 +142,22 @@ static float scale_of(const double *w, int64_t first, int64_t end, course_set m)
 }
 
 static void scales_right(const layout *l, const double *w, course_set m, double *scale) {
-    const int64_t blocks = blocks_of(l), all = l->rows * l->columns;
+    const int64_t blocks = blocks_of(l), all = l->rows * l->columns,
+                  written = course_has(m, BLOCKS_ROUNDED_DOWN) ? l->columns / l->block : blocks;
+    /* a scale that the mistake does not write stays NaN */
+    for (int64_t i = 0; i < l->rows * blocks; i++) scale[i] = NAN;
     for (int64_t r = 0; r < l->rows; r++)
-        for (int64_t b = 0; b < blocks; b++) {
-            int64_t first = r * l->columns + b * l->block,
-                    end = b + 1 < blocks ? first + l->block : (r + 1) * l->columns;
+        for (int64_t b = 0; b < written; b++) {
+            int64_t first = r * l->columns + b * l->block, end = first + l->block;
+            if (end > (r + 1) * l->columns) end = (r + 1) * l->columns;
             const bool is_short = end - first < l->block && b > 0;
             if (course_has(m, ONE_A_ROW)) first = r * l->columns, end = (r + 1) * l->columns;
             if (course_has(m, ONE_OF_ALL)) first = 0, end = all;
             if (course_has(m, ACROSS_ROWS)) first = (r * blocks + b) * l->block;
             if (course_has(m, ACROSS_ROWS) || course_has(m, INTO_NEXT_ROW)) end = first + l->block;
             if (end > all) end = all;
-            scale[r * blocks + b] = scale_of(w, first, end, m);
-            if (course_has(m, SHORT_BLOCK_LEFT_OUT) && is_short) scale[r * blocks + b] = 0;
+            scale[r * written + b] = scale_of(w, first, end, m);
+            if (course_has(m, SHORT_BLOCK_LEFT_OUT) && is_short) scale[r * written + b] = 0;
         }
 }
 

@@ -3,50 +3,9 @@
 
 // ---- the worker ----
 
-// The functions of WASI that the module imports: a console, a clock and random bytes. There are no files, so all others fail.
-function wasi(memory) {
-  const BAD_FD = 8, view = () => new DataView(memory().buffer);
-  let line = "";
-  const calls = {
-    fd_write(fd, vectors, count, written) {
-      let bytes = 0;
-      for (let i = 0; i < count; i++) {
-        const at = view().getUint32(vectors + 8 * i, true), size = view().getUint32(vectors + 8 * i + 4, true);
-        line += new TextDecoder().decode(new Uint8Array(memory().buffer, at, size));
-        bytes += size;
-      }
-      view().setUint32(written, bytes, true);
-      return 0;
-    },
-    clock_time_get(id, precision, out) {
-      const ms = id === 0 ? Date.now() : performance.now();
-      view().setBigUint64(out, BigInt(Math.round(ms * 1e6)), true);
-      return 0;
-    },
-    random_get(at, size) {
-      crypto.getRandomValues(new Uint8Array(memory().buffer, at, size));
-      return 0;
-    },
-    environ_sizes_get(count, size) {
-      view().setUint32(count, 0, true);
-      view().setUint32(size, 0, true);
-      return 0;
-    },
-    environ_get: () => 0,
-    proc_exit(code) { throw new Error(line.trim() || `the program ended with ${code}`); },
-  };
-  return new Proxy(calls, { get: (of, name) => of[name] ?? (() => BAD_FD) });
-}
-
 async function work() {
-  const response = await fetch("seq2seq_web.wasm");
-  if (!response.ok) throw new Error(`seq2seq_web.wasm: ${response.status} ${response.statusText}`);
-  const module = await WebAssembly.compile(await response.arrayBuffer());
-  let to = null;
-  const given = wasi(() => to.memory), imports = {};
-  for (const { module: from, name } of WebAssembly.Module.imports(module)) (imports[from] ??= {})[name] = given[name];
-  to = (await WebAssembly.instantiate(module, imports)).exports;
-  to._initialize();
+  importScripts("wasi.js");
+  const to = await loadModule("seq2seq_web.wasm");
 
   const TESTED = 200, TESTED_LAST = 1000, T = 13;
   let running = false, step = 0, seconds = 0, timer = 0;

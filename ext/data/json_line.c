@@ -1,5 +1,5 @@
 /* The forms of an object in a file of JSON lines: preferences, messages, a prompt with its
- * completion, instructions, a text.
+ * completion, instructions, a question with choices, a text.
  *
  * Each message is written anew as JSON, as a chat template sees it. All of these texts lie in one
  * block, which is measured by a first pass over the object and filled by a second one. */
@@ -353,6 +353,37 @@ static bool instruction_read(line_reading *reading, cti_json_at instruction, cti
     return true;
 }
 
+/* A question and its choices, which are messages that have only a content. The question is written
+ * anew, so that there is a second pass, which keeps the choices. */
+static bool choices_read(line_reading *reading, cti_json_at question, cti_json_at choices) {
+    const cti_json_tree *tree = &reading->tree;
+    const cti_json_at answer = line_member(reading, 0, "answer");
+    ct_json_line *line = reading->line;
+    const char *asked;
+    double number = -1;
+    if (!json_string_read(reading, question, "the question of \"choices\" is not a text", &asked))
+        return false;
+    if (!is_kind(reading, choices, CTI_JSON_ARRAY) || !tree->value[choices].count)
+        return line_fail(reading, choices, "\"choices\" is not a list of texts");
+    for (cti_json_at i = cti_json_first(tree, choices); i; i = tree->value[i].next) {
+        ct_message choice = {0};
+        if (!json_string_read(reading, i, "\"choices\" is not a list of texts", &choice.content))
+            return false;
+        message_keep(reading, choice);
+    }
+    if (!answer || !cti_json_real(tree, answer, &number) || !(number >= 0) ||
+        number >= (double)reading->added || number != (double)(int64_t)number)
+        return line_fail(reading, answer,
+                         "the \"answer\" to choices is the number of one of them, from 0 on");
+    line->prompt = text_begin(reading);
+    cti_bytes_write(&reading->out, asked, strlen(asked));
+    text_end(reading);
+    line->n_choices = reading->added;
+    line->answer = (int64_t)number;
+    if (reading->out.at) line->choices = reading->memory->messages;
+    return true;
+}
+
 static bool plain_text_read(const line_reading *reading, cti_json_at text) {
     ct_json_line *line = reading->line;
     const cti_json_at label = line_member(reading, 0, "label");
@@ -374,6 +405,8 @@ static bool form_read(line_reading *reading) {
                       completion = line_member(reading, 0, "completion"),
                       instruction = line_member(reading, 0, "instruction"),
                       output = line_member(reading, 0, "output"),
+                      question = line_member(reading, 0, "question"),
+                      choices = line_member(reading, 0, "choices"),
                       text = line_member(reading, 0, "text");
     if (chosen && rejected) return preferences_read(reading, chosen, rejected);
     if (messages)
@@ -384,10 +417,13 @@ static bool form_read(line_reading *reading) {
                             "\"conversations\" is not a list of messages");
     if (prompt && completion) return completion_read(reading, prompt, completion);
     if (instruction && output) return instruction_read(reading, instruction, output);
+    if (choices && (prompt || question))
+        return choices_read(reading, prompt ? prompt : question, choices);
     if (text) return plain_text_read(reading, text);
     return line_fail(reading, 0,
                      "the object has no \"text\", \"messages\" or \"conversations\", no \"prompt\" "
-                     "with a \"completion\", and no \"instruction\" with an \"output\"");
+                     "with a \"completion\", no \"instruction\" with an \"output\", and no "
+                     "\"question\" with \"choices\"");
 }
 
 /* Reads the tools of a conversation and the label of a text. The tools are an array, or a string
@@ -418,7 +454,7 @@ static bool messages_read_in_two_passes(line_reading *reading) {
     *line = (ct_json_line){0};
     reading->added = 0, reading->prefers = false;
     if (!form_read(reading) || !tools_and_label_read(reading)) return false;
-    if (!reading->prefers) line->n_messages = reading->added;
+    if (!reading->prefers && !line->n_choices) line->n_messages = reading->added;
     return true;
 }
 

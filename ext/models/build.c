@@ -9,7 +9,7 @@
 #include "../../src/core/memory.h"
 #include "../../src/core/message.h"
 #include "../../nn/bare.h"
-#include "lm.h"
+#include "folder.h"
 
 /* ---- parts of the tree ---- */
 
@@ -20,10 +20,24 @@ typedef struct {
     ct_context *context;
     ct_dtype matrices, others;
     bool recompute;
+    /* how the file names its tensors; NULL: the model is not read from a file */
+    const cti_lm_style *style;
 } builder;
 
-static void lm_add_linear(builder *b, ct_module *owner, const char *path, int64_t out, int64_t in) {
-    const ct_linear_opts opts = {.in_features = in, .out_features = out, .dtype = b->matrices};
+/* The dtype of the weight at a path of the tree. One that the file lacks is there to be trained, so
+ * it is never at rest in bf16 or blocks. */
+static ct_dtype lm_weight_dtype(const builder *b, const char *prefix, const char *path) {
+    char name[CTI_LM_PATH];
+    snprintf(name, sizeof name, "%s%s.weight", prefix, path);
+    return b->style && cti_lm_is_drawn(b->config, b->style, name) ? b->others : b->matrices;
+}
+
+/* Adds a Linear with a bias, (width, width), to the root or to the base, whose prefix is given. */
+static void lm_add_linear(builder *b, ct_module *owner, const char *prefix, const char *path) {
+    const int64_t width = cti_lm_integer(b->config, CTI_LM_WIDTH);
+    if (!path) return;
+    const ct_linear_opts opts = {
+        .in_features = width, .out_features = width, .dtype = lm_weight_dtype(b, prefix, path)};
     cti_nn_add_at(owner, path, cti_nn_linear_empty(b->context, opts));
 }
 
@@ -41,10 +55,14 @@ static void lm_add_norm(builder *b, ct_module *owner, const char *path) {
 }
 
 static void lm_add_embedding(builder *b, ct_module *owner, const char *path, cti_lm_number rows) {
+    const bool tokens = rows == CTI_LM_VOCAB;
     const ct_embedding_opts opts = {.num_embeddings = cti_lm_integer(b->config, rows),
                                     .embedding_dim = cti_lm_integer(b->config, CTI_LM_WIDTH),
-                                    .dtype = b->matrices};
-    if (path) cti_nn_add_at(owner, path, cti_nn_embedding_empty(b->context, opts));
+                                    .dtype = tokens ? b->matrices : b->others};
+    if (!path) return;
+    ct_module *table = cti_nn_embedding_empty(b->context, opts);
+    if (!tokens) cti_nn_stay(table);
+    cti_nn_add_at(owner, path, table);
 }
 
 /* ---- layers ---- */
@@ -52,16 +70,17 @@ static void lm_add_embedding(builder *b, ct_module *owner, const char *path, cti
 static ct_mha_opts lm_attention_opts(const cti_lm_config *config, const cti_lm_layer *own) {
     const cti_lm_family *family = config->family;
     const bool bias = config->number[CTI_LM_ATTENTION_BIAS] > 0;
-    ct_mha_opts attn = {.num_kv_heads = cti_lm_integer(config, CTI_LM_KV_HEADS),
-                        .head_dim = cti_lm_integer(config, CTI_LM_HEAD_DIM),
-                        .bias = bias || family->o_bias ? CT_BIAS_ALL
-                                : family->qkv_bias     ? CT_BIAS_QKV
-                                                       : CT_BIAS_NONE,
-                        .scale = own->scale,
-                        .window = {.left = own->window},
-                        .qk_norm = family->names.layer.mha.q_norm,
-                        .qk_norm_offset = family->norm_offset,
-                        .rope = own->rope >= 0};
+    ct_mha_opts attn = {
+        .num_kv_heads = cti_lm_integer(config, CTI_LM_KV_HEADS),
+        .head_dim = cti_lm_integer(config, CTI_LM_HEAD_DIM),
+        .bias = bias || family->o_bias ? CT_BIAS_ALL
+                : family->qkv_bias     ? CT_BIAS_QKV
+                                       : CT_BIAS_NONE,
+        .scale = own->scale,
+        .window = {.left = own->window, .right = family->bidirectional ? own->window : 0},
+        .qk_norm = family->names.layer.mha.q_norm,
+        .qk_norm_offset = family->norm_offset,
+        .rope = own->rope >= 0};
     if (attn.rope)
         attn.rotary = (ct_rope_opts){.dims = config->rope_dims[own->rope],
                                      .frequencies = config->frequencies[own->rope],
@@ -87,7 +106,7 @@ static ct_module *lm_layer_new(const builder *b, int64_t i) {
                         .no_bias = !family->up_bias && !(config->number[CTI_LM_MLP_BIAS] > 0),
                         .dtype = b->matrices,
                         .rms_norm = family->rms,
-                        .gated = names->feed.gate,
+                        .gated = names->feed.gate || names->feed.gate_in,
                         .recompute = b->recompute,
                         .norm_offset = family->norm_offset,
                         .sandwich = names->norm_out[0],
@@ -95,19 +114,16 @@ static ct_module *lm_layer_new(const builder *b, int64_t i) {
                         .attn = lm_attention_opts(config, &config->layer[i])},
         (cti_nn_layer_more){.names = names,
                             .attention_dropout = config->number[CTI_LM_ATTENTION_DROPOUT],
-                            .input_last = parallel});
+                            .input_last = parallel,
+                            .attention_undropped = family->attention_undropped,
+                            .residual_scale = config->number[CTI_LM_RESIDUAL_SCALE]});
 }
 
 /* ---- the base, heads ---- */
 
-bool cti_lm_has_pooler(const cti_lm_config *config) {
-    return !config->family->causal &&
-           (config->head == CTI_LM_HEAD_BARE || config->head == CTI_LM_HEAD_CLASSES);
-}
-
 static void base_model_add(builder *b, ct_module *base) {
     const cti_lm_names *names = &b->config->family->names;
-    const int64_t width = cti_lm_integer(b->config, CTI_LM_WIDTH);
+    char prefix[CTI_LM_PART];
     lm_add_embedding(b, base, names->embed, CTI_LM_VOCAB);
     lm_add_embedding(b, base, names->positions, CTI_LM_MAX_LENGTH);
     lm_add_embedding(b, base, names->types, CTI_LM_TYPES);
@@ -120,43 +136,60 @@ static void base_model_add(builder *b, ct_module *base) {
         if (!ct_module_append(owner, dot ? dot + 1 : names->layers, layer)) ct_module_free(layer);
     }
     lm_add_norm(b, base, names->norm);
-    if (cti_lm_has_pooler(b->config)) lm_add_linear(b, base, "pooler.dense", width, width);
+    const bool bare = b->config->head->kind == CT_LM_HEAD_NONE;
+    snprintf(prefix, sizeof prefix, "%s%s", bare ? "" : names->base, bare ? "" : ".");
+    if (cti_lm_has_pooler(b->config)) lm_add_linear(b, base, prefix, names->pooler);
 }
 
 static void lm_add_param(builder *b, ct_module *module, const char *name, ct_dtype dtype,
                          ct_shape shape) {
     ct_scope scope = ct_scope_open(b->context);
-    ct_module_add_param(module, name, ct_empty(b->context, dtype, shape));
+    ct_module_add_param(module, name, cti_nn_matrix_new(b->context, dtype, shape));
     ct_scope_close(scope);
 }
 
-/* Adds the head; a tied head has the embedding's parameter. */
-static void head_add(builder *b, ct_module *root) {
+/* Adds the Linear of a classifier. It is small and is what a program trains, so it is never at
+ * rest in bf16 or blocks. */
+static void classifier_add(builder *b, ct_module *root) {
+    const cti_lm_head *head = b->config->head;
+    const ct_linear_opts opts = {.in_features = cti_lm_integer(b->config, CTI_LM_WIDTH),
+                                 .out_features = b->config->labels.n,
+                                 .no_bias = !head->bias,
+                                 .dtype = b->others};
+    ct_module *linear = cti_nn_linear_empty(b->context, opts);
+    cti_nn_stay(linear);
+    cti_nn_add_at(root, head->linear, linear);
+}
+
+/* Adds the Linear that makes the logits of the vocabulary; a tied one has the embedding's
+ * parameter. */
+static void vocabulary_head_add(builder *b, ct_module *root) {
     const cti_lm_config *config = b->config;
+    const cti_lm_head *head = config->head;
     const cti_lm_names *names = &config->family->names;
     const int64_t width = cti_lm_integer(config, CTI_LM_WIDTH),
                   vocab = cti_lm_integer(config, CTI_LM_VOCAB);
-    const bool masked = config->head == CTI_LM_HEAD_MASKED;
+    const char *path = head->linear ? head->linear : names->head;
     char embedding[CTI_LM_PATH];
     snprintf(embedding, sizeof embedding, "%s.%s.weight", names->base, names->embed);
-    if (config->head == CTI_LM_HEAD_CLASSES) {
-        lm_add_linear(b, root, "classifier", config->labels, width);
-        return;
-    }
-    if (masked) {
-        lm_add_linear(b, root, "cls.predictions.transform.dense", width, width);
-        lm_add_norm(b, root, "cls.predictions.transform.LayerNorm");
-    }
-    const ct_linear_opts opts = {.in_features = width, .out_features = vocab, .no_bias = !masked};
-    ct_module *head = cti_nn_add_at(root, masked ? "cls.predictions.decoder" : names->head,
-                                    cti_nn_linear_bare(b->context, opts));
+    const ct_linear_opts opts = {
+        .in_features = width, .out_features = vocab, .no_bias = !head->bias};
+    ct_module *linear = cti_nn_add_at(root, path, cti_nn_linear_bare(b->context, opts));
     if (config->number[CTI_LM_TIED] > 0)
-        ct_module_add_param(head, "weight", ct_module_get(root, embedding));
-    else lm_add_param(b, head, "weight", b->matrices, CT_SHAPE(vocab, width));
-    if (!masked) return;
-    lm_add_param(b, head, "bias", b->others, CT_SHAPE(vocab));
-    ct_module_add_param(ct_module_child(root, "cls.predictions"), "bias",
-                        ct_module_get(head, "bias"));
+        ct_module_add_param(linear, "weight", ct_module_get(root, embedding));
+    else lm_add_param(b, linear, "weight", lm_weight_dtype(b, "", path), CT_SHAPE(vocab, width));
+    if (head->bias) lm_add_param(b, linear, "bias", b->others, CT_SHAPE(vocab));
+    if (head->bias_owner)
+        ct_module_add_param(ct_module_child(root, head->bias_owner), "bias",
+                            ct_module_get(linear, "bias"));
+}
+
+static void head_add(builder *b, ct_module *root) {
+    const cti_lm_head *head = b->config->head;
+    lm_add_linear(b, root, "", head->dense);
+    lm_add_norm(b, root, head->norm);
+    if (cti_lm_is_classifier(b->config)) classifier_add(b, root);
+    else vocabulary_head_add(b, root);
 }
 
 /* ---- the root ---- */
@@ -168,6 +201,9 @@ static void lm_end(void *data) {
     ct_context *context = lm->context;
     if (lm->folder) cti_give_any(context, lm->folder, strlen(lm->folder) + 1);
     if (lm->known) cti_give_any(context, lm->known, known_bytes(lm));
+    cti_lm_texts_free(context, &lm->drawn);
+    if (lm->sentence.prompts)
+        cti_give_any(context, lm->sentence.prompts, lm->sentence.prompts_size);
     cti_lm_config_free(&lm->config);
     cti_give_any(context, lm, sizeof *lm);
 }
@@ -192,7 +228,16 @@ static cti_lm *lm_data_new(ct_context *context, cti_lm_config *config, bool igno
     }
     memcpy(lm->eos, config->eos, sizeof lm->eos);
     lm->generation = (ct_generate_opts){.eos = lm->eos, .n_eos = config->n_eos};
+    for (int i = 0; i < CTI_LM_SAMPLINGS; i++) lm->sampling[i] = CTI_LM_ABSENT;
     return lm;
+}
+
+static void sentence_copy(const cti_lm *from, cti_lm *to) {
+    to->sentence = from->sentence;
+    if (!from->sentence.prompts) return;
+    to->sentence.prompts = cti_take_any(from->context, from->sentence.prompts_size);
+    if (to->sentence.prompts)
+        memcpy(to->sentence.prompts, from->sentence.prompts, from->sentence.prompts_size);
 }
 
 static void *lm_clone(void *data, ct_module *copy) {
@@ -209,7 +254,12 @@ static void *lm_clone(void *data, ct_module *copy) {
         lm->generation = from->generation;
         lm->generation.eos = lm->eos;
         lm->has_own_eos = from->has_own_eos;
+        lm->of_gguf = from->of_gguf, lm->has_tokens = from->has_tokens;
+        lm->tokenizer = from->tokenizer, lm->has_tokenizer = from->has_tokenizer;
+        memcpy(lm->sampling, from->sampling, sizeof lm->sampling);
         lm->not_followed = from->not_followed;
+        cti_lm_texts_clone(from->context, &from->drawn, &lm->drawn);
+        sentence_copy(from, lm);
     } else {
         cti_lm_config_free(&config);
     }
@@ -230,7 +280,7 @@ cti_lm *cti_lm_of(const ct_module *module) {
 }
 
 const char *cti_lm_path(const cti_lm *lm, const char *part, char out[CTI_LM_PATH]) {
-    const bool bare = lm->config.head == CTI_LM_HEAD_BARE;
+    const bool bare = lm->config.head->kind == CT_LM_HEAD_NONE;
     snprintf(out, CTI_LM_PATH, "%s%s%s", bare ? "" : lm->config.family->names.base, bare ? "" : ".",
              part);
     return out;
@@ -243,19 +293,21 @@ ct_module *cti_lm_first_layer(const cti_lm *lm) {
     return list ? cti_nn_first_child(list) : NULL;
 }
 
-/* Writes down which parameters the family has, before a program can replace a module. */
-static void parameters_note(cti_lm *lm) {
+bool cti_lm_note_parameters(cti_lm *lm) {
     ct_param counted = {0}, param = {0};
+    if (lm->known) cti_give_any(lm->context, lm->known, known_bytes(lm));
+    lm->n_known = 0;
     while (ct_module_next(lm->module, &counted)) lm->n_known++;
     cti_lm_known *known = lm->known = cti_take_any(lm->context, known_bytes(lm));
     for (; known && ct_module_next(lm->module, &param); known++) {
         snprintf(known->name, sizeof known->name, "%s", param.name);
         known->shape = ct_shape_of(param.tensor);
     }
+    return lm->known;
 }
 
 ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts opts,
-                        const char *folder) {
+                        const char *folder, const cti_lm_style *style) {
     cti_lm *lm = lm_data_new(context, config, opts.ignore_unknown, folder);
     ct_module *root = lm ? ct_module_new_of(context, &cti_lm_type, lm) : NULL;
     if (!root) {
@@ -270,14 +322,15 @@ ct_module *cti_lm_build(ct_context *context, cti_lm_config *config, ct_lm_opts o
         .matrices = opts.dtype,
         .others = opts.dtype == CT_F64 ? CT_F64 : CT_F32,
         .recompute = opts.recompute,
+        .style = style,
     };
-    const bool bare = config->head == CTI_LM_HEAD_BARE;
+    const bool bare = config->head->kind == CT_LM_HEAD_NONE;
     ct_module *base = root;
     if (!bare)
         base = cti_nn_add_at(root, config->family->names.base, ct_module_new(context, "Model"));
     base_model_add(&b, base);
     if (!bare) head_add(&b, root);
-    if (cti_lm_is_ready(context)) parameters_note(lm);
+    if (cti_lm_is_ready(context)) cti_lm_note_parameters(lm);
     if (cti_lm_is_ready(context)) return root;
     ct_module_free(root);
     return NULL;

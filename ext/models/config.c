@@ -79,6 +79,10 @@ static bool config_number(const cti_lm_reader *reader, const cti_lm_key *row, ct
         if (number == 0 && reader->tree->value[value].kind != CTI_JSON_FALSE)
             wanted = "neither true nor false";
         break;
+    case CTI_LM_IS_ROPE:
+        number = reader->tree->value[value].kind == CTI_JSON_STRING &&
+                 !cti_text_compare(cti_json_text(reader->tree, value), cti_text_of("rope"));
+        break;
     case CTI_LM_NAME: return activation_read(reader, row, value);
     default: return true; /* it has no number */
     }
@@ -96,10 +100,12 @@ static bool config_numbers(const cti_lm_reader *reader) {
         const cti_json_at value = cti_json_member(reader->tree, 0, row->key);
         const bool is_null = value && reader->tree->value[value].kind == CTI_JSON_NULL;
         if (!has_number(row)) continue;
-        if (!value) {
+        if (is_null && row->null == CTI_LM_NULL_REFUSED)
+            return cti_lm_refuse(reader, row->key, value, "a value is needed");
+        if (!value || (is_null && row->null == CTI_LM_NULL_DEFAULT)) {
             if (row->value != CTI_LM_ABSENT) number[row->number] = row->value;
         } else if (is_null) {
-            if (!row->nullable) return cti_lm_refuse(reader, row->key, value, "a value is needed");
+            continue;
         } else if (!config_number(reader, row, value)) {
             return false;
         }
@@ -115,7 +121,8 @@ static bool numbers_complete(const cti_lm_reader *reader) {
     const int64_t width = cti_lm_integer(config, CTI_LM_WIDTH),
                   heads = cti_lm_integer(config, CTI_LM_HEADS);
     if (number[CTI_LM_KV_HEADS] < 0) number[CTI_LM_KV_HEADS] = number[CTI_LM_HEADS];
-    if (number[CTI_LM_HEAD_DIM] < 0) {
+    config->has_head_dim = number[CTI_LM_HEAD_DIM] >= 0;
+    if (!config->has_head_dim) {
         if (width % heads)
             return ct_fail(reader->context, CT_ERR_FORMAT,
                            "%s: %s: a width of %" PRId64 " is no multiple of %" PRId64 " heads",
@@ -128,6 +135,14 @@ static bool numbers_complete(const cti_lm_reader *reader) {
         return cti_lm_refuse(reader, "head_dim", cti_json_member(reader->tree, 0, "head_dim"),
                              "in %s it must be the width divided by the number of heads",
                              family->model_type);
+    if (number[CTI_LM_BOTH_WAYS] > 0) {
+        config->family = cti_lm_family_both_ways(family);
+        config->head = cti_lm_head_of(config->family, config->head->kind);
+    }
+    if (number[CTI_LM_EXPERTS] > 0)
+        return cti_lm_refuse(reader, "num_local_experts",
+                             cti_json_member(reader->tree, 0, "num_local_experts"),
+                             "experts are not supported; only 0 is");
     if (heads % cti_lm_integer(config, CTI_LM_KV_HEADS))
         return ct_fail(reader->context, CT_ERR_FORMAT,
                        "%s: %s: %" PRId64 " heads are no multiple of %" PRId64 " key heads",
@@ -138,15 +153,20 @@ static bool numbers_complete(const cti_lm_reader *reader) {
     if (number[CTI_LM_ATTENTION_DROPOUT] < 0) number[CTI_LM_ATTENTION_DROPOUT] = 0;
     if (number[CTI_LM_DROPOUT] < 0) number[CTI_LM_DROPOUT] = 0;
     if (number[CTI_LM_EMBEDDING_DROPOUT] < 0)
-        number[CTI_LM_EMBEDDING_DROPOUT] = family->embed_scaled ? 0 : number[CTI_LM_DROPOUT];
+        number[CTI_LM_EMBEDDING_DROPOUT] = number[CTI_LM_DROPOUT];
     if (number[CTI_LM_CLASS_DROPOUT] < 0) number[CTI_LM_CLASS_DROPOUT] = number[CTI_LM_DROPOUT];
+    if (number[CTI_LM_EPS] < 0) number[CTI_LM_EPS] = family->eps;
+    if (number[CTI_LM_EMBED_SCALE] < 0)
+        number[CTI_LM_EMBED_SCALE] = family->embed_scaled ? sqrt(number[CTI_LM_WIDTH]) : 1;
+    if (number[CTI_LM_RESIDUAL_SCALE] < 0) number[CTI_LM_RESIDUAL_SCALE] = 1;
+    if (number[CTI_LM_LOGITS_DIVISOR] < 0) number[CTI_LM_LOGITS_DIVISOR] = 1;
     config->activation = (ct_activation)number[CTI_LM_ACTIVATION];
     return true;
 }
 
 /* ---- layers ---- */
 
-static const char layer_types_key[] = "layer_types";
+static const char layer_types_key[] = "layer_types", old_types_key[] = "layers_block_type";
 
 /* Whether layer i has a window by `layer_types`, if the file has this key. */
 static bool type_of_layer(const cti_lm_reader *reader, cti_json_at types, int64_t i,
@@ -206,8 +226,24 @@ static bool list_of_layers(const cti_lm_reader *reader, const char *key, cti_jso
                          cti_lm_integer(reader->config, CTI_LM_LAYERS));
 }
 
+/* The types of layers, which some families have under another name too. */
+static bool list_of_types(const cti_lm_reader *reader, cti_json_at *types) {
+    const cti_lm_family *family = reader->config->family;
+    cti_json_at old = 0;
+    if (!list_of_layers(reader, layer_types_key, types) ||
+        (cti_lm_key_of(family, cti_text_of(old_types_key)) &&
+         !list_of_layers(reader, old_types_key, &old)))
+        return false;
+    if (old) *types = old;
+    return *types || !family->needs_types ||
+           cti_lm_refuse(reader, layer_types_key, 0,
+                         "without it all layers of %s are Mamba layers, which are not supported",
+                         family->model_type);
+}
+
 static double scale_of_layer(const cti_lm_config *config, int64_t i) {
     const double *number = config->number;
+    if (number[CTI_LM_SCORE_SCALE] > 0) return number[CTI_LM_SCORE_SCALE];
     if (number[CTI_LM_QUERY_SCALAR] > 0) return 1 / sqrt(number[CTI_LM_QUERY_SCALAR]);
     const double scale = number[CTI_LM_SCALED] == 0 ? 1 : 1 / sqrt(number[CTI_LM_HEAD_DIM]);
     return number[CTI_LM_SCALED_LAYER] > 0 ? scale / (double)(i + 1) : scale;
@@ -216,10 +252,13 @@ static double scale_of_layer(const cti_lm_config *config, int64_t i) {
 static bool config_layers_read(const cti_lm_reader *reader) {
     cti_lm_config *config = reader->config;
     const int64_t n = cti_lm_integer(config, CTI_LM_LAYERS);
-    const double window = config->number[CTI_LM_WINDOW];
-    cti_json_at types = 0, ropes = 0;
     const cti_lm_family *family = config->family;
-    if ((!family->bidirectional && !list_of_layers(reader, layer_types_key, &types)) ||
+    const double in_file = config->number[CTI_LM_WINDOW],
+                 window = family->bidirectional && in_file > 0 ? floor(in_file / 2) + 1 : in_file;
+    cti_json_at types = 0, ropes = 0;
+    const bool has_types =
+        cti_lm_key_of(family, cti_text_of(layer_types_key))->kind == CTI_LM_BY_NAME;
+    if ((has_types && !list_of_types(reader, &types)) ||
         (config->number[CTI_LM_ROPE_PATTERN] > 0 &&
          !list_of_layers(reader, "no_rope_layers", &ropes)))
         return false;
@@ -238,40 +277,16 @@ static bool config_layers_read(const cti_lm_reader *reader) {
                                  i);
         config->layer[i] = (cti_lm_layer){
             .window = windows && (sliding || family->one_window) ? (int64_t)window : 0,
-            .rope = !has_rope || family->partial == 0   ? -1
-                    : sliding && family->local_base > 0 ? 1
-                                                        : 0,
+            .rope = !has_rope || family->partial == 0 || config->number[CTI_LM_ROPED] == 0 ? -1
+                    : sliding && family->local_base > 0                                    ? 1
+                                                                                           : 0,
             .scale = scale_of_layer(config, i),
         };
     }
     return true;
 }
 
-/* ---- architecture, tokens, unknown keys ---- */
-
-static bool config_head_read(const cti_lm_reader *reader) {
-    const cti_lm_family *family = reader->config->family;
-    const char *const name[] = {[CTI_LM_HEAD_CAUSAL] = family->causal,
-                                [CTI_LM_HEAD_BARE] = family->bare,
-                                [CTI_LM_HEAD_MASKED] = family->masked,
-                                [CTI_LM_HEAD_CLASSES] = family->classes};
-    const cti_json_at list = cti_json_member(reader->tree, 0, "architectures");
-    if (!list || reader->tree->value[list].kind == CTI_JSON_NULL) {
-        reader->config->head = family->causal ? CTI_LM_HEAD_CAUSAL : CTI_LM_HEAD_BARE;
-        return true;
-    }
-    const cti_json_at first = cti_json_first(reader->tree, list);
-    if (reader->tree->value[list].kind == CTI_JSON_ARRAY && reader->tree->value[list].count == 1 &&
-        reader->tree->value[first].kind == CTI_JSON_STRING)
-        for (int i = 0; i < 4; i++)
-            if (name[i] &&
-                !cti_text_compare(cti_text_of(name[i]), cti_json_text(reader->tree, first))) {
-                reader->config->head = (cti_lm_head)i;
-                return true;
-            }
-    return cti_lm_refuse(reader, "architectures", first ? first : list,
-                         "not an architecture of %s that is supported", family->model_type);
-}
+/* ---- tokens ---- */
 
 /* A token's id, or null; an absent key has the default of the class. */
 static bool config_token_read(const cti_lm_reader *reader, const char *key, int64_t *id) {
@@ -299,21 +314,6 @@ bool cti_lm_read_ids(const cti_lm_reader *reader, const char *key, int64_t *ids,
         if (*n == CTI_LM_MOST_EOS || !cti_json_whole(reader->tree, i, &ids[(*n)++]))
             return cti_lm_refuse(reader, key, value, "not a list of at most %d ids",
                                  CTI_LM_MOST_EOS);
-    return true;
-}
-
-static bool config_labels_read(const cti_lm_reader *reader) {
-    cti_lm_config *config = reader->config;
-    const cti_json_at names = cti_json_member(reader->tree, 0, "id2label"),
-                      count = cti_json_member(reader->tree, 0, "num_labels");
-    config->labels = 2;
-    if (count && reader->tree->value[count].kind != CTI_JSON_NULL) {
-        if (!cti_json_whole(reader->tree, count, &config->labels) || config->labels >= MOST_SIZE)
-            return cti_lm_refuse(reader, "num_labels", count, "not a number of classes");
-    } else if (names && reader->tree->value[names].kind == CTI_JSON_OBJECT) {
-        config->labels = reader->tree->value[names].count;
-    }
-    if (config->labels < 1) return cti_lm_refuse(reader, "id2label", names, "no class");
     return true;
 }
 
@@ -355,13 +355,25 @@ static bool config_format_check(const cti_lm_reader *reader, const char *key) {
     return cti_lm_refuse(reader, key, value, "not a format of floats");
 }
 
-static bool config_read_whole(const cti_lm_reader *reader) {
-    return config_family_read(reader) && cti_lm_check_keys(reader) && config_head_read(reader) &&
-           config_format_check(reader, "dtype") && config_format_check(reader, "torch_dtype") &&
-           config_numbers(reader) && numbers_complete(reader) && config_layers_read(reader) &&
-           cti_lm_read_ropes(reader) && config_labels_read(reader) &&
+/* Whether a family whose positions begin behind pad_token_id has this id, and a position. */
+static bool config_padding_check(const cti_lm_reader *reader) {
+    const cti_lm_config *config = reader->config;
+    return !config->family->behind_padding ||
+           (config->pad >= 0 && cti_lm_most_tokens(config) > 0) ||
+           cti_lm_refuse(reader, "pad_token_id", cti_json_member(reader->tree, 0, "pad_token_id"),
+                         "positions begin behind it, and there are %" PRId64,
+                         cti_lm_integer(config, CTI_LM_MAX_LENGTH));
+}
+
+static bool config_read_whole(const cti_lm_reader *reader, const ct_lm_opts *opts) {
+    return config_family_read(reader) && cti_lm_check_keys(reader) &&
+           cti_lm_head_read(reader, opts) && config_format_check(reader, "dtype") &&
+           config_format_check(reader, "torch_dtype") && config_numbers(reader) &&
+           numbers_complete(reader) && config_layers_read(reader) && cti_lm_read_ropes(reader) &&
+           cti_lm_labels_read(reader, opts) &&
            config_token_read(reader, "bos_token_id", &reader->config->bos) &&
            config_token_read(reader, "pad_token_id", &reader->config->pad) &&
+           config_padding_check(reader) &&
            cti_lm_read_ids(reader, "eos_token_id", reader->config->eos, &reader->config->n_eos);
 }
 
@@ -374,7 +386,7 @@ static char *text_copy(ct_context *context, cti_text text) {
 }
 
 bool cti_lm_config_read(ct_context *context, const char *op, const char *path, cti_text text,
-                        bool ignore_unknown, cti_lm_config *config) {
+                        const ct_lm_opts *opts, cti_lm_config *config) {
     *config = (cti_lm_config){.context = context, .text_size = text.size};
     config->text = text_copy(context, text);
     char *parsed = config->text ? text_copy(context, text) : NULL;
@@ -386,8 +398,8 @@ bool cti_lm_config_read(ct_context *context, const char *op, const char *path, c
                                       .path = path,
                                       .tree = &tree,
                                       .config = config,
-                                      .ignore_unknown = ignore_unknown};
-        ok = config_read_whole(&reader);
+                                      .ignore_unknown = opts->ignore_unknown};
+        ok = config_read_whole(&reader, opts);
         cti_json_tree_free(&tree);
     }
     if (parsed) cti_give_any(context, parsed, text.size + 1);
@@ -411,7 +423,7 @@ bool cti_lm_config_copy(const cti_lm_config *from, cti_lm_config *to) {
     *to = *from;
     to->layer = config_block(context, from->layer, layers_bytes(from));
     to->text = text_copy(context, (cti_text){from->text, from->text_size});
-    bool ok = to->layer && to->text;
+    bool ok = cti_lm_texts_clone(context, &from->labels, &to->labels) && to->layer && to->text;
     for (int i = 0; i < from->ropes; i++) {
         to->frequencies[i] = config_block(context, from->frequencies[i],
                                           cti_bytes(from->rope_dims[i] / 2, sizeof(double)));
@@ -429,5 +441,6 @@ void cti_lm_config_free(cti_lm_config *config) {
         if (config->frequencies[i])
             cti_give_any(context, config->frequencies[i],
                          cti_bytes(config->rope_dims[i] / 2, sizeof(double)));
+    cti_lm_texts_free(context, &config->labels);
     config->layer = NULL, config->text = NULL, config->ropes = 0;
 }

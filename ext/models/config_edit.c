@@ -57,19 +57,19 @@ bool cti_lm_edit_find(const cti_lm_edit *edit, const char *key, bool *has) {
 bool cti_lm_edit_set(cti_lm_edit *edit, const char *key, const char *value) {
     size_t begin, end;
     if (!value_find(edit, key, &begin, &end)) return false;
-    char added[256] = "";
+    char before[64] = "";
+    const char *after = "";
     if (begin == SIZE_MAX) {
         begin = end = (size_t)(strchr(edit->text, '{') - edit->text) + 1;
         const char *rest = edit->text + begin + strspn(edit->text + begin, " \t\r\n");
-        snprintf(added, sizeof added, "\n  \"%s\": %s%s", key, value, *rest == '}' ? "\n" : ",");
-        value = added;
+        snprintf(before, sizeof before, "\n  \"%s\": ", key);
+        after = *rest == '}' ? "\n" : ",";
     }
-    const size_t length = strlen(value), size = edit->size - (end - begin) + length;
+    const size_t size = edit->size - (end - begin) + strlen(before) + strlen(value) + strlen(after);
     char *text = cti_take_any(edit->context, size + 1);
     if (!text) return false;
-    memcpy(text, edit->text, begin);
-    memcpy(text + begin, value, length);
-    memcpy(text + begin + length, edit->text + end, edit->size - end + 1);
+    snprintf(text, size + 1, "%.*s%s%s%s%s", (int)begin, edit->text, before, value, after,
+             edit->text + end);
     cti_lm_edit_end(edit);
     edit->text = text, edit->size = size;
     return true;

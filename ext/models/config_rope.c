@@ -176,7 +176,7 @@ static bool rope_options(const rope_source *source, ct_rope_scaling_opts *opts) 
  * the exponents are those of another base. Only GPT-NeoX turns a part of a head; the other families
  * do not read the factor with unscaled positions, and fail if it leaves dims out. */
 static bool rope_dims(const rope_source *source, ct_rope_scaling_opts *opts) {
-    const cti_lm_config *config = source->reader->config;
+    cti_lm_config *config = source->reader->config;
     const int64_t head_dim = cti_lm_integer(config, CTI_LM_HEAD_DIM);
     const bool parts = config->family->partial < 1;
     const bool reads = parts || opts->kind != CT_ROPE_DEFAULT;
@@ -192,6 +192,7 @@ static bool rope_dims(const rope_source *source, ct_rope_scaling_opts *opts) {
         return cti_lm_refuse(source->reader, "partial_rotary_factor", factor,
                              "%lld of the %lld dims of a head cannot be turned in %s", (long long)n,
                              (long long)head_dim, config->family->model_type);
+    config->rope_odd |= n % 2;
     if (n % 2) opts->base = pow(opts->base, (double)opts->dims / (double)n);
     return true;
 }
@@ -204,12 +205,15 @@ static bool rope_read(const rope_source *source, double base) {
     if (!rope_kind_of(source, &opts.kind) || !rope_keys_check(source, source->object) ||
         !rope_keys_check(source, source->beneath) ||
         !rope_number(source, "rope_theta", source->base, &opts.base) ||
-        !rope_options(source, &opts) || !rope_dims(source, &opts))
+        !rope_options(source, &opts))
         return false;
+    config->rope[config->ropes] = opts;
+    if (!rope_dims(source, &opts)) return false;
     double *frequencies = cti_take_any(context, cti_bytes(opts.dims / 2, sizeof(double)));
     if (!frequencies) return false;
     const int i = config->ropes++;
     config->rope_dims[i] = opts.dims, config->frequencies[i] = frequencies;
+    config->rope[i].dims = opts.dims;
     return ct_rope_frequencies(context, opts, frequencies, &config->attention_factor[i]);
 }
 

@@ -66,9 +66,6 @@ bool ct_lm_set_eos(ct_module *module, const int64_t *ids, int64_t n) {
 bool cti_lm_save_eos(const cti_lm *lm, const char *op, const char *from, const char *to) {
     size_t size;
     cti_lm_edit edit;
-    cti_os_about about;
-    if (!cti_file_find(lm->context, op, from, &about)) return false;
-    if (about.kind != CTI_OS_FILE) return true;
     char *text = cti_lm_read_file(lm->context, op, from, &size);
     bool ok = text && eos_edit(lm, op, (cti_text){text, size}, &edit);
     if (ok) {

@@ -9,6 +9,7 @@
 #include "../../src/io/kind.h"
 #include "../../src/os/os.h"
 #include "folder.h"
+#include "lm_gguf.h"
 
 #define BY_TRANSFORMERS                                                                            \
     "convert it to safetensors: in Python, transformers.AutoModelForCausalLM"                      \
@@ -24,8 +25,7 @@ static const struct {
     {"adapter_config.json", "",
      "is of an adapter: open its base model, then call ct_lora_load(model, folder)"},
     {"", ".safetensors", "is not found by its name, which must be model.safetensors"},
-    {"", CTI_KIND_GGUF,
-     "is a GGUF file, which is not opened: take the model's folder of safetensors"},
+    {"", CTI_KIND_GGUF, "is a GGUF file"}, /* if it is the first, it is opened */
     {"pytorch_model", ".bin", PICKLE},
     {"", ".pth", PICKLE},
     {"", ".pt", PICKLE},
@@ -48,6 +48,18 @@ static int sign_of(const char *name) {
     return -1;
 }
 
+bool cti_lm_gguf_is(ct_context *context, const char *op, const char *path, bool *is) {
+    cti_os_about about;
+    char name[SHOWN_NAME];
+    *is = false;
+    if (!cti_file_find(context, op, path, &about)) return false;
+    if (about.kind == CTI_OS_FILE) return cti_gguf_is(context, op, path, is);
+    const int sign =
+        about.kind == CTI_OS_FOLDER ? cti_kind_find(path, sign_of, name, sizeof name) : -1;
+    *is = sign >= 0 && !strcmp(signs[sign].end, CTI_KIND_GGUF);
+    return true;
+}
+
 /* Writes a note about the file of a folder that matches the earliest row of `signs`, "; its x.gguf
  * is ...", or "". If two files match this row, the note has the smaller name. */
 static void note_of(const char *folder, char *note, size_t size) {
@@ -66,7 +78,8 @@ static bool file_refuse(ct_context *context, const char *op, const char *path) {
     if (cti_file_read(&file, 0, begin, n)) {
         const cti_kind *kind = cti_kind_of(begin, n, file.size, false);
         ct_fail(context, CT_ERR_IO,
-                "%s: %s: is a file%s%s, and not a folder with config.json and safetensors files",
+                "%s: %s: is a file%s%s, and neither GGUF nor a folder with config.json and "
+                "safetensors files",
                 op, path, kind ? ", " : "", kind ? kind->name : "");
     }
     cti_file_close(&file);

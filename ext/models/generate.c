@@ -21,10 +21,10 @@
 #include "lm.h"
 
 static const char generate_new_op[] = "generate_new", generate_next_op[] = "generate_next",
-                  generate_end_op[] = "generate_end", generate_more_op[] = "generate_more",
-                  generate_back_op[] = "generate_back";
+                  generate_end_op[] = "generate_end", generate_logprobs_op[] = "generate_logprobs",
+                  generate_more_op[] = "generate_more", generate_back_op[] = "generate_back";
 
-enum { GROUP_ROWS = 8, ROW_TAIL = 512 };
+enum { GROUP_ROWS = 8, ROW_TAIL = 512, NO_ID = -100 /* a target without a loss */ };
 
 /* The state of a row. */
 typedef struct {
@@ -36,6 +36,7 @@ typedef struct {
     int64_t drawn; /* the ids that were drawn in all, forgotten ones too */
     unsigned char
         *seen; /* a bit for each id of the vocabulary, 1 if the row has the id; NULL: no penalty */
+    double logprob; /* the log-probability of the last id; NaN: there is no id */
     bool ended;
     ct_decode_state text; /* the stream in which stop texts are searched */
     char tail[ROW_TAIL];  /* the end of the text so far */
@@ -95,7 +96,7 @@ void ct_generate_free(ct_generator *g) {
 
 static bool generate_opts_check(const cti_lm *lm, const ct_generate_opts *o) {
     ct_context *context = lm->context;
-    if (lm->config.family->bidirectional || lm->config.head != CTI_LM_HEAD_CAUSAL)
+    if (lm->config.family->bidirectional || lm->config.head->kind != CT_LM_HEAD_CAUSAL)
         return ct_fail(context, CT_ERR_ARGUMENT, "%s: the model is not a causal language model",
                        generate_new_op);
     if (o->max_new < 0)
@@ -225,6 +226,7 @@ static bool generator_rows_fill(ct_generator *g, ct_tensor *ids, ct_tensor *mask
         generated_row *row = &g->row[i];
         ok = row_reserve(g, row, room);
         row_text_begin(row);
+        row->logprob = (double)NAN;
         if (ok && g->opts.repetition_penalty != 1) {
             row->seen = cti_take_zeroed(context, seen_bytes(g));
             ok = row->seen != NULL;
@@ -441,6 +443,24 @@ static bool group_ended(const ct_generator *g, int64_t group) {
     return true;
 }
 
+/* Gives the rows that were run the log-probabilities of their ids, from the logits (rows, V). */
+static bool logprobs_take(const ct_generator *g, int64_t group, cti_rows kind, ct_tensor *logits,
+                          const int64_t *ids) {
+    const int64_t rows = group_rows(g, group);
+    ct_tensor *targets = ct_empty(g->context, CT_I64, CT_SHAPE(rows));
+    int64_t *target = targets ? ct_data_i64(targets) : NULL;
+    double loss[GROUP_ROWS];
+    generated_row *row = &g->row[group * GROUP_ROWS];
+    if (!target) return false;
+    for (int64_t i = 0; i < rows; i++) target[i] = row_is_run(&row[i], kind) ? ids[i] : NO_ID;
+    ct_tensor *losses =
+        ct_cross_entropy(logits, targets, (ct_cross_entropy_opts){.reduction = CT_NONE});
+    if (!losses || !ct_to_f64(losses, loss, rows)) return false;
+    for (int64_t i = 0; i < rows; i++)
+        if (row_is_run(&row[i], kind)) row[i].logprob = -loss[i];
+    return true;
+}
+
 /* Draws the ids of the rows that a forward of this kind runs. */
 static bool group_run(ct_generator *g, int64_t group, cti_rows kind, int64_t *ids) {
     int64_t T;
@@ -454,7 +474,7 @@ static bool group_run(ct_generator *g, int64_t group, cti_rows kind, int64_t *id
         ids[at] = id_draw(g, at, ct_narrow(logits, 0, i, 1));
         ok = ids[at] >= 0;
     }
-    return ok;
+    return ok && logprobs_take(g, group, kind, logits, ids + group * GROUP_ROWS);
 }
 
 /* Draws the ids of a group's rows, which are -1 in rows that have ended. */
@@ -483,7 +503,7 @@ bool ct_generate_next(ct_generator *g, int64_t *ids) {
     if (!vocabulary_check(g, generate_next_op) || !characters_reserve(g)) return false;
     const bool training = ct_module_training(g->lm->module);
     bool any = false, ok = true;
-    for (int64_t i = 0; i < g->n; i++) ids[i] = -1;
+    for (int64_t i = 0; i < g->n; i++) ids[i] = -1, g->row[i].logprob = (double)NAN;
     if (training) ct_module_train(g->lm->module, false);
     for (int64_t i = 0; ok && i < g->groups; i++) {
         if (group_ended(g, i)) continue;
@@ -494,6 +514,16 @@ bool ct_generate_next(ct_generator *g, int64_t *ids) {
     for (int64_t i = 0; ok && i < g->n; i++)
         if (ids[i] >= 0) ok = row_takes(g, &g->row[i], ids[i]);
     return ok && any;
+}
+
+int64_t ct_generate_logprobs(const ct_generator *g, double *logprobs) {
+    if (!cti_object_is_ready(g ? &g->object : NULL, generate_logprobs_op, "generator", NULL))
+        return -1;
+    if (!logprobs)
+        return ct_fail(g->context, CT_ERR_ARGUMENT, "%s: logprobs is NULL", generate_logprobs_op),
+               -1;
+    for (int64_t i = 0; i < g->n; i++) logprobs[i] = g->row[i].logprob;
+    return g->n;
 }
 
 /* ---- what a program does to a row ---- */

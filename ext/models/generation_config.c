@@ -84,6 +84,23 @@ static bool generate_number_read(const cti_lm_reader *reader, const char *key, d
     return cti_lm_refuse(reader, key, value, "not a number of at least 0");
 }
 
+/* The keys of lm->sampling, in its order. */
+static const char *const sampling_keys[CTI_LM_SAMPLINGS] = {[CTI_LM_TEMPERATURE] = "temperature",
+                                                            [CTI_LM_TOP_K] = "top_k",
+                                                            [CTI_LM_TOP_P] = "top_p",
+                                                            [CTI_LM_MIN_P] = "min_p",
+                                                            [CTI_LM_PENALTY] =
+                                                                "repetition_penalty"};
+
+/* Keeps the numbers that the file has, as it has them. */
+static void sampling_note(const cti_lm_reader *reader, cti_lm *lm) {
+    for (int i = 0; i < CTI_LM_SAMPLINGS; i++) {
+        const cti_json_at value = cti_json_member(reader->tree, 0, sampling_keys[i]);
+        double number;
+        if (value && cti_json_real(reader->tree, value, &number)) lm->sampling[i] = number;
+    }
+}
+
 /* As in transformers: without do_sample the largest logit is chosen; with it the defaults are
  * temperature 1 and top_k 50. */
 static bool generate_opts_read(const cti_lm_reader *reader, cti_lm *lm) {
@@ -107,6 +124,7 @@ static bool generate_opts_read(const cti_lm_reader *reader, cti_lm *lm) {
         return false;
     if (top_k != floor(top_k))
         return cti_lm_refuse(reader, "top_k", cti_json_member(tree, 0, "top_k"), "not an integer");
+    sampling_note(reader, lm);
     if (penalty == 0)
         return cti_lm_refuse(reader, "repetition_penalty",
                              cti_json_member(tree, 0, "repetition_penalty"), "not above 0");
@@ -149,19 +167,79 @@ static bool generation_file_read(cti_lm *lm, const char *op, const char *path) {
  * generation_config.json. */
 static bool config_generation_read(cti_lm *lm, const char *op) {
     const size_t size = lm->config.text_size + 1;
-    if (lm->config.head != CTI_LM_HEAD_CAUSAL) return true;
+    if (lm->config.head->kind != CT_LM_HEAD_CAUSAL) return true;
     char *copy = cti_take_any(lm->context, size);
     if (!copy) return false;
     memcpy(copy, lm->config.text, size);
     const bool ok = generate_text_read(lm, op, config_file, copy, size - 1);
     cti_give_any(lm->context, copy, size);
+    for (int i = 0; i < CTI_LM_SAMPLINGS; i++) lm->sampling[i] = CTI_LM_ABSENT;
     lm->not_followed.file = config_file;
+    return ok;
+}
+
+/* ---- GGUF ---- */
+
+static void generation_id_write(cti_writer *out, const char *key, const int64_t *ids, int64_t n) {
+    if (!n) return;
+    cti_string_write(out, out->used > 1 ? ",\n  \"" : "\n  \"");
+    cti_string_write(out, key);
+    cti_string_write(out, n > 1 ? "\": [" : "\": ");
+    for (int64_t i = 0; i < n; i++) {
+        if (i) cti_string_write(out, ", ");
+        cti_natural_write(out, ids[i]);
+    }
+    if (n > 1) cti_string_write(out, "]");
+}
+
+/* A GGUF file does not say do_sample: a file with options of sampling is meant to sample. */
+static void generation_write(const cti_lm *lm, cti_writer *out) {
+    bool samples = false;
+    for (int i = 0; i < CTI_LM_PENALTY; i++) samples |= lm->sampling[i] >= 0;
+    samples &= lm->sampling[CTI_LM_TEMPERATURE] != 0;
+    cti_string_write(out, "{");
+    generation_id_write(out, "bos_token_id", &lm->config.bos, lm->config.bos >= 0);
+    generation_id_write(out, "eos_token_id", lm->eos, lm->generation.n_eos);
+    generation_id_write(out, "pad_token_id", &lm->config.pad, lm->config.pad >= 0);
+    if (samples)
+        cti_string_write(out,
+                         out->used > 1 ? ",\n  \"do_sample\": true" : "\n  \"do_sample\": true");
+    for (int i = 0; i < CTI_LM_SAMPLINGS; i++) {
+        if (lm->sampling[i] < 0 || (i < CTI_LM_PENALTY && !samples)) continue;
+        cti_string_write(out, out->used > 1 ? ",\n  \"" : "\n  \"");
+        cti_string_write(out, sampling_keys[i]);
+        cti_string_write(out, "\": ");
+        if (i == CTI_LM_TOP_K) cti_natural_write(out, (int64_t)lm->sampling[i]);
+        else cti_real_write(out, lm->sampling[i]);
+    }
+    cti_string_write(out, "\n}\n");
+}
+
+char *cti_lm_generation_text(const cti_lm *lm, size_t *size) {
+    cti_writer out = {0};
+    generation_write(lm, &out); /* measures it */
+    *size = out.used;
+    char *text = cti_take_any(lm->context, *size + 1);
+    if (!text) return NULL;
+    out = (cti_writer){.at = text, .size = *size};
+    generation_write(lm, &out);
+    text[*size] = 0;
+    return text;
+}
+
+/* The options that a GGUF file says are in lm->sampling already. */
+static bool gguf_generation_read(cti_lm *lm, const char *op) {
+    size_t size;
+    char *text = cti_lm_generation_text(lm, &size);
+    const bool ok = text && generate_text_read(lm, op, lm->folder, text, size);
+    if (text) cti_give_any(lm->context, text, size + 1);
     return ok;
 }
 
 bool cti_lm_read_generation(cti_lm *lm, const char *op) {
     cti_os_about about;
     if (!lm->folder) return config_generation_read(lm, op);
+    if (lm->of_gguf) return gguf_generation_read(lm, op);
     char *path = cti_path_in(lm->context, lm->folder, generation_file);
     bool ok = path && cti_file_find(lm->context, op, path, &about);
     if (ok)

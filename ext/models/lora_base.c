@@ -7,7 +7,7 @@
 #include "../../src/core/memory.h"
 #include "../../src/io/json_tree.h"
 #include "../../src/io/set.h"
-#include "lm.h"
+#include "lm_gguf.h"
 #include "small_file.h"
 
 static const char lora_base_op[] = "lora_base";
@@ -53,6 +53,12 @@ int64_t ct_lora_base(ct_context *context, const char *folder, char *path, size_t
         ct_fail(context, CT_ERR_ARGUMENT, "%s: the %s is NULL", lora_base_op,
                 folder ? "path" : "folder");
         return -1;
+    }
+    bool is_gguf;
+    if (!cti_lm_gguf_is(context, lora_base_op, folder, &is_gguf)) return -1;
+    if (is_gguf) {
+        if (room) *path = 0;
+        return 0;
     }
     if (!cti_set_settle_folder(context, lora_base_op, folder)) return -1;
     char *file = cti_path_in(context, folder, "adapter_config.json");

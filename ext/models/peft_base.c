@@ -40,14 +40,14 @@ static ct_tensor *base_param(const ct_module *module, const char *name) {
     return param ? param : head_weight(module, plain);
 }
 
-/* Whether the tensor of the file, in the model's dtype, has the bits of the model's. */
-static bool is_equal(ct_tensor *model, ct_tensor *file) {
+bool cti_peft_equal(ct_tensor *model, ct_tensor *file) {
     const ct_shape a = ct_shape_of(model), b = ct_shape_of(file);
     if (a.ndim != b.ndim) return false;
     for (int i = 0; i < a.ndim; i++)
         if (a.dim[i] != b.dim[i]) return false;
     if (ct_dtype_of(file) != ct_dtype_of(model)) file = ct_cast(file, ct_dtype_of(model));
-    if (file && ct_dtype_of(model) == CT_BF16)
+    const ct_dtype dtype = ct_dtype_of(model);
+    if (file && (dtype == CT_BF16 || dtype == CT_Q8_0 || dtype == CT_Q4_0))
         model = ct_cast(model, CT_F32), file = ct_cast(file, CT_F32);
     ct_tensor *all = file && model ? ct_all(ct_eq(model, file), (ct_shape){0}, false) : NULL;
     return all && ct_item(all) != 0;
@@ -63,7 +63,7 @@ bool cti_peft_check_base(ct_context *context, const ct_module *module, ct_safete
                        tensor);
     ct_scope scope = ct_scope_open_no_grad(context);
     ct_tensor *stored = ct_safetensors_read(file, tensor);
-    const bool equal = stored && is_equal(param, stored);
+    const bool equal = stored && cti_peft_equal(param, stored);
     ct_scope_close(scope);
     if (equal || ct_error(context)) return equal;
     return ct_fail(context, CT_ERR_FORMAT,

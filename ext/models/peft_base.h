@@ -12,4 +12,8 @@
 bool cti_peft_check_base(ct_context *context, const ct_module *module, ct_safetensors *file,
                          const char *op, const char *path, const char *tensor);
 
+/* Whether a tensor of a file has the bits of the model's, in the model's dtype. False also after an
+ * error. */
+bool cti_peft_equal(ct_tensor *model, ct_tensor *file);
+
 #endif

@@ -12,6 +12,7 @@
 #include "../text/reading.h"
 #include "../text/regex.h"
 #include "folder.h"
+#include "lora.h"
 
 typedef enum {
     OF_READER,     /* it is read, below */
@@ -45,18 +46,18 @@ static const struct {
     {"megatron_core", WITHOUT_VALUE},
     {"qalora_group_size", WITHOUT_VALUE},
     {"runtime_config", WITHOUT_VALUE},
-    {"ensure_weight_tying", WITHOUT_VALUE},
+    {"ensure_weight_tying", OF_READER},
     {"loftq_config", WITHOUT_VALUE}, /* these belong to values of init_lora_weights */
     {"eva_config", WITHOUT_VALUE},
     {"corda_config", WITHOUT_VALUE},
-    {"use_rslora", IF_OFF},
-    {"use_dora", IF_OFF},
+    {"use_rslora", OF_READER},
+    {"use_dora", OF_READER},
     {"use_qalora", IF_OFF},
     {"bias", IF_OFF},
     {"lora_bias", IF_OFF},
-    {"modules_to_save", IF_OFF},
-    {"rank_pattern", IF_OFF},
-    {"alpha_pattern", IF_OFF},
+    {"modules_to_save", OF_READER},
+    {"rank_pattern", OF_READER},
+    {"alpha_pattern", OF_READER},
     {"target_parameters", IF_OFF},
     {"trainable_token_indices", IF_OFF},
     {"layer_replication", IF_OFF},
@@ -112,6 +113,72 @@ static bool initialisation_check(const cti_lm_reader *reader) {
                          "an initialisation that changes the base model, or is not known");
 }
 
+static bool switch_read(const cti_lm_reader *reader, const char *key, bool *on) {
+    const cti_json_at at = cti_json_member(reader->tree, 0, key);
+    *on = at && reader->tree->value[at].kind == CTI_JSON_TRUE;
+    return *on || !at || is_off(reader->tree, at) || cti_lm_refuse(reader, key, at, "not a bool");
+}
+
+static bool is_rank(const cti_json_tree *tree, cti_json_at at, int64_t *rank) {
+    return cti_json_whole(tree, at, rank) && *rank >= 1 && *rank < INT32_MAX;
+}
+
+/* Whether the values of a pattern are ranks, or numbers. */
+static bool pattern_check(const cti_lm_reader *reader, const char *key) {
+    const cti_json_tree *tree = reader->tree;
+    const cti_json_at pattern = cti_json_member(tree, 0, key);
+    const bool ranks = *key == 'r';
+    int64_t rank;
+    double alpha;
+    if (!pattern || is_off(tree, pattern)) return true;
+    if (tree->value[pattern].kind != CTI_JSON_OBJECT)
+        return cti_lm_refuse(reader, key, pattern, "not an object");
+    for (cti_json_at i = cti_json_first(tree, pattern); i; i = tree->value[i].next)
+        if (ranks ? !is_rank(tree, i, &rank) : !cti_json_real(tree, i, &alpha))
+            return cti_lm_refuse(reader, key, i, ranks ? "not a rank" : "not a number");
+    return true;
+}
+
+/* Whether modules_to_save is a list of names, or off. */
+static bool modules_to_save_check(const cti_lm_reader *reader) {
+    static const char key[] = "modules_to_save";
+    const cti_json_tree *tree = reader->tree;
+    const cti_json_at list = cti_json_member(tree, 0, key);
+    if (!list || is_off(tree, list)) return true;
+    bool ok = tree->value[list].kind == CTI_JSON_ARRAY;
+    for (cti_json_at i = ok ? cti_json_first(tree, list) : 0; ok && i; i = tree->value[i].next)
+        ok = tree->value[i].kind == CTI_JSON_STRING && cti_json_text(tree, i).size > 0;
+    return ok || cti_lm_refuse(reader, key, list, "not a list of names");
+}
+
+/* PEFT ties the copy of a head if one of these names is in the list, and the head's is not. */
+static bool ends_tie(const cti_lora_ends *ends) {
+    bool embedding = false, head = false;
+    for (int64_t i = 0; i < ends->n; i++) {
+        embedding |= !cti_text_compare(ends->end[i], cti_text_of("embed_tokens"));
+        head |= !cti_text_compare(ends->end[i], cti_text_of("lm_head"));
+    }
+    return embedding && !head;
+}
+
+bool cti_peft_config_save_make(const cti_peft_config *config, ct_module *module) {
+    const cti_json_tree *tree = &config->tree;
+    const cti_json_at list = config->text ? cti_json_member(tree, 0, "modules_to_save") : 0;
+    if (!list || is_off(tree, list)) return true;
+    cti_lora_ends ends = {.n = 0};
+    const size_t size = cti_bytes(tree->value[list].count, sizeof(cti_text));
+    cti_text *end = cti_take_any(config->reader.context, size);
+    int64_t found;
+    if (!end) return false;
+    for (cti_json_at i = cti_json_first(tree, list); i; i = tree->value[i].next)
+        end[ends.n++] = cti_json_text(tree, i);
+    ends.end = end;
+    ends.tie = config->opts.ensure_weight_tying && ends_tie(&ends);
+    const bool ok = cti_lora_save_make(module, config->reader.op, &ends, &found);
+    cti_give_any(config->reader.context, end, size);
+    return ok;
+}
+
 static bool peft_options_read(const cti_lm_reader *reader, ct_lora_opts *opts) {
     const cti_json_tree *tree = reader->tree;
     if (tree->value[0].kind != CTI_JSON_OBJECT)
@@ -125,8 +192,13 @@ static bool peft_options_read(const cti_lm_reader *reader, ct_lora_opts *opts) {
                       alpha = cti_json_member(tree, 0, "lora_alpha"),
                       dropout = cti_json_member(tree, 0, "lora_dropout");
     *opts = (ct_lora_opts){.rank = 8, .alpha = 8};
-    if (r && (!cti_json_whole(tree, r, &opts->rank) || opts->rank < 1 || opts->rank >= INT32_MAX))
-        return cti_lm_refuse(reader, "r", r, "not a rank");
+    if (!switch_read(reader, "use_rslora", &opts->use_rslora) ||
+        !switch_read(reader, "use_dora", &opts->use_dora) ||
+        !switch_read(reader, "ensure_weight_tying", &opts->ensure_weight_tying) ||
+        !modules_to_save_check(reader) || !pattern_check(reader, "rank_pattern") ||
+        !pattern_check(reader, "alpha_pattern"))
+        return false;
+    if (r && !is_rank(tree, r, &opts->rank)) return cti_lm_refuse(reader, "r", r, "not a rank");
     if (alpha && !cti_json_real(tree, alpha, &opts->alpha))
         return cti_lm_refuse(reader, "lora_alpha", alpha, "not a number");
     if (dropout && (!cti_json_real(tree, dropout, &opts->dropout) ||
@@ -172,15 +244,16 @@ static peft_listed listed_as(const cti_json_tree *tree, cti_json_at list, const 
     return listed;
 }
 
-/* Whether the whole of a name matches an expression, as Python's re.fullmatch says. */
-static bool matches_expression(const cti_lm_reader *reader, const char *key, cti_json_at value,
-                               const char *linear, bool *matches) {
+/* Whether the whole of a name matches an expression, as Python's re.fullmatch says; `before` stands
+ * in front of it, and messages name `value`. */
+static bool matches_text(const cti_lm_reader *reader, const char *key, cti_json_at value,
+                         const char *before, cti_text text, const char *linear, bool *matches) {
     ct_context *context = reader->context;
-    const cti_text text = cti_json_text(reader->tree, value);
-    const size_t size = text.size + 16, path_size = strlen(reader->path) + strlen(key) + 8;
+    const size_t size = text.size + strlen(before) + 16,
+                 path_size = strlen(reader->path) + strlen(key) + 8;
     char *whole = cti_take_any(context, size + path_size);
     if (!whole) return false;
-    const int n = snprintf(whole, size, "\\A(?:%.*s)\\z", (int)text.size, text.at);
+    const int n = snprintf(whole, size, "\\A%s(?:%.*s)\\z", before, (int)text.size, text.at);
     char *path = whole + size; /* with the key, for messages */
     snprintf(path, path_size, "%s: \"%s\"", reader->path, key);
     cti_arena arena = {.context = context};
@@ -201,6 +274,12 @@ static bool matches_expression(const cti_lm_reader *reader, const char *key, cti
     cti_arena_free(&arena);
     cti_give_any(context, whole, size + path_size);
     return ok;
+}
+
+static bool matches_expression(const cti_lm_reader *reader, const char *key, cti_json_at value,
+                               const char *linear, bool *matches) {
+    return matches_text(reader, key, value, "", cti_json_text(reader->tree, value), linear,
+                        matches);
 }
 
 /* Whether layers_pattern, a name or a list of names, has the name of this list of layers. Without a
@@ -299,4 +378,36 @@ bool cti_peft_config_adapts(const cti_peft_config *config, const cti_lm *lm, con
     if (!fault && is_excluded) fault = "exclude_modules";
     return !fault || cti_lm_refuse(reader, fault, cti_json_member(tree, 0, fault),
                                    "the weights have an adapter of %s", linear);
+}
+
+/* ---- ranks and alphas of single Linears ---- */
+
+/* Finds the first key of a pattern that the end of a name matches; *found is 0 if there is none. */
+static bool pattern_find(const cti_peft_config *config, const char *key, const char *linear,
+                         cti_json_at *found) {
+    const cti_json_tree *tree = &config->tree;
+    const cti_json_at pattern = cti_json_member(tree, 0, key);
+    *found = 0;
+    if (!pattern || tree->value[pattern].kind != CTI_JSON_OBJECT) return true;
+    for (cti_json_at i = cti_json_first(tree, pattern); i; i = tree->value[i].next) {
+        bool matches;
+        if (!matches_text(&config->reader, key, i, "(?:.*\\.)?", cti_json_key_of(tree, i), linear,
+                          &matches))
+            return false;
+        if (!matches) continue;
+        *found = i;
+        return true;
+    }
+    return true;
+}
+
+bool cti_peft_config_opts(const cti_peft_config *config, const char *linear, ct_lora_opts *opts) {
+    cti_json_at rank, alpha;
+    *opts = config->opts;
+    if (!pattern_find(config, "rank_pattern", linear, &rank) ||
+        !pattern_find(config, "alpha_pattern", linear, &alpha))
+        return false;
+    if (rank) is_rank(&config->tree, rank, &opts->rank);
+    if (alpha) cti_json_real(&config->tree, alpha, &opts->alpha);
+    return true;
 }

@@ -19,6 +19,10 @@ typedef struct {
  * nothing to free. */
 bool cti_peft_config_read(ct_context *context, const char *op, const char *path,
                           cti_peft_config *config);
+/* Gives opts the rank and alpha of the Linear of this name: those of the first key of rank_pattern
+ * and of alpha_pattern that its end matches, behind a point, as an expression. False:
+ * CT_ERR_FORMAT. */
+bool cti_peft_config_opts(const cti_peft_config *config, const char *linear, ct_lora_opts *opts);
 void cti_peft_config_free(cti_peft_config *config);
 
 /* Whether PEFT adapts the Linear of this name, such as "model.layers.0.self_attn.q_proj", of a
@@ -28,5 +32,8 @@ void cti_peft_config_free(cti_peft_config *config);
  * layers_to_transform has its layer, unless target_modules has the whole name. False:
  * CT_ERR_FORMAT. */
 bool cti_peft_config_adapts(const cti_peft_config *config, const cti_lm *lm, const char *linear);
+
+/* Makes trained copies, which are not in place yet, of the modules that modules_to_save names. */
+bool cti_peft_config_save_make(const cti_peft_config *config, ct_module *module);
 
 #endif

@@ -19,7 +19,9 @@ static const char *format_of(const cti_lm *lm, ct_file_float floats) {
     case CT_FILE_F32: return "\"float32\"";
     case CT_FILE_F16: return "\"float16\"";
     case CT_FILE_BF16: return "\"bfloat16\"";
-    case CT_FILE_SAME: break;
+    case CT_FILE_SAME:
+    case CT_FILE_Q8_0:
+    case CT_FILE_Q4_0: break;
     }
     const ct_dtype dtype = cti_lm_dtype(lm);
     return dtype == CT_F64 ? "\"float64\"" : dtype == CT_BF16 ? "\"bfloat16\"" : "\"float32\"";
@@ -39,17 +41,6 @@ bool cti_lm_set_weights(const cti_lm *lm, cti_lm_edit *edit, ct_file_float float
             cti_lm_edit_set(edit, tie, is_tied ? "true" : "false"));
 }
 
-static const char *architecture_of(const cti_lm *lm) {
-    const cti_lm_family *family = lm->config.family;
-    switch (lm->config.head) {
-    case CTI_LM_HEAD_CAUSAL: return family->causal;
-    case CTI_LM_HEAD_MASKED: return family->masked;
-    case CTI_LM_HEAD_CLASSES: return family->classes;
-    case CTI_LM_HEAD_BARE: break;
-    }
-    return family->bare;
-}
-
 /* Makes the text of config.json for the model in its present state. After an error *edit has no
  * text. */
 static bool config_text_make(const cti_lm *lm, cti_lm_edit *edit) {
@@ -60,8 +51,8 @@ static bool config_text_make(const cti_lm *lm, cti_lm_edit *edit) {
     bool ok = cti_lm_set_weights(lm, edit, CT_FILE_SAME);
     snprintf(value, sizeof value, "%" PRId64, cti_lm_integer(config, CTI_LM_VOCAB));
     ok = ok && cti_lm_edit_set(edit, "vocab_size", value);
-    snprintf(value, sizeof value, "[\"%s\"]", architecture_of(lm));
-    ok = ok && cti_lm_edit_set(edit, "architectures", value);
+    snprintf(value, sizeof value, "[\"%s\"]", config->head->architecture);
+    ok = ok && cti_lm_edit_set(edit, "architectures", value) && cti_lm_set_labels(config, edit);
     if (!ok) cti_lm_edit_end(edit);
     return ok;
 }
@@ -82,6 +73,15 @@ bool cti_lm_update_text(cti_lm *lm) {
 /* ---- resizing ---- */
 
 static const char resize_name[] = "lm_resize";
+
+/* Whether the rows of a table can be read and written. */
+static bool is_resizable(const cti_lm *lm, ct_tensor *table) {
+    const ct_dtype dtype = ct_dtype_of(table);
+    return (dtype != CT_Q8_0 && dtype != CT_Q4_0) ||
+           ct_fail(lm->context, CT_ERR_DTYPE,
+                   "%s: the embedding or the head is of blocks: ct_module_to(lm, CT_BF16) first",
+                   resize_name);
+}
 
 /* Fills rows of `to`: the old ones, then their mean. */
 static bool old_rows_fill(const cti_lm *lm, ct_tensor *to, ct_tensor *from) {
@@ -149,42 +149,65 @@ static void module_replace(const cti_lm *lm, const char *path, ct_module *module
 /* The modules that take the places of old ones. */
 typedef struct {
     ct_module *table, *linear; /* the embedding and the head */
-    /* For a masked language model: the owner of the head and its bias, and an empty module that
-     * takes the transform's place in the old owner; otherwise NULL. */
-    ct_module *predictions, *left;
+    /* For a head whose bias belongs to a module above it too: a new one of these, and empty modules
+     * that take the places of the old one's other children. Otherwise NULL. */
+    ct_module *owner, *left[2];
 } resized;
 
-static const char predictions_path[] = "cls.predictions", transform_name[] = "transform";
+/* Writes the name of child i beside the Linear of a head, which dense or norm lies in; false: there
+ * is none, or it is that of child 0. */
+static bool beside_linear(const cti_lm_head *head, int i, char out[CTI_LM_PATH]) {
+    const char *const paths[] = {head->dense, head->norm};
+    char first[CTI_LM_PATH];
+    if (!paths[i]) return false;
+    snprintf(out, CTI_LM_PATH, "%s", paths[i] + strlen(head->bias_owner) + 1);
+    out[strcspn(out, ".")] = 0;
+    return i == 0 || !beside_linear(head, 0, first) || strcmp(first, out) != 0;
+}
 
-/* Makes the owner of the head of a masked language model, which has the head's bias too. */
-static bool predictions_make(const cti_lm *lm, resized *new) {
-    ct_module *old = ct_module_child(lm->module, predictions_path);
-    ct_module *owner = new->predictions = ct_module_new(lm->context, ct_module_kind(old));
-    new->left = ct_module_new(lm->context, ct_module_kind(old));
-    ct_module *moved = ct_module_new(lm->context, ct_module_kind(old));
-    if (!ct_module_add_child(owner, transform_name, moved)) ct_module_free(moved);
+static const char *linear_name(const cti_lm_head *head) {
+    return head->linear + strlen(head->bias_owner) + 1;
+}
+
+/* Makes the owner of the head's bias, with empty modules in the places of its other children. */
+static bool bias_owner_make(const cti_lm *lm, resized *new) {
+    const cti_lm_head *head = lm->config.head;
+    ct_module *old = ct_module_child(lm->module, head->bias_owner);
+    ct_module *owner = new->owner = ct_module_new(lm->context, ct_module_kind(old));
+    char name[CTI_LM_PATH];
+    for (int i = 0; i < 2; i++) {
+        if (!beside_linear(head, i, name)) continue;
+        new->left[i] = ct_module_new(lm->context, ct_module_kind(old));
+        ct_module *moved = ct_module_new(lm->context, ct_module_kind(old));
+        if (!ct_module_add_child(owner, name, moved)) ct_module_free(moved);
+    }
     if (!cti_lm_is_ready(lm->context) ||
         !ct_module_add_param(owner, "bias", ct_module_get(new->linear, "bias")))
         return false;
     ct_module_train(owner, ct_module_training(old));
-    if (!ct_module_add_child(owner, "decoder", new->linear)) return false;
+    if (!ct_module_add_child(owner, linear_name(head), new->linear)) return false;
     new->linear = NULL; /* it belongs to its owner now */
     return true;
 }
 
-/* Puts the owner in its place, with the old transform. Nothing can fail. */
-static void predictions_place(const cti_lm *lm, const resized *new) {
-    ct_module *old = ct_module_child(lm->module, predictions_path);
-    ct_module *transform = ct_module_set_child(old, transform_name, new->left);
-    ct_module_free(ct_module_set_child(new->predictions, transform_name, transform));
-    module_replace(lm, predictions_path, new->predictions);
+/* Puts the owner in its place, with the old one's other children. Nothing can fail. */
+static void bias_owner_place(const cti_lm *lm, const resized *new) {
+    const cti_lm_head *head = lm->config.head;
+    ct_module *old = ct_module_child(lm->module, head->bias_owner);
+    char name[CTI_LM_PATH];
+    for (int i = 0; i < 2; i++) {
+        if (!beside_linear(head, i, name)) continue;
+        ct_module *child = ct_module_set_child(old, name, new->left[i]);
+        ct_module_free(ct_module_set_child(new->owner, name, child));
+    }
+    module_replace(lm, head->bias_owner, new->owner);
 }
 
 /* Whether the head's bias is also a parameter of its owner, as in a masked language model. */
 static bool owner_has_bias(const cti_lm *lm, const ct_module *head) {
-    if (lm->config.head != CTI_LM_HEAD_MASKED) return false;
-    ct_tensor *bias = cti_lm_param(head, "bias");
-    return bias && cti_lm_param(ct_module_child(lm->module, predictions_path), "bias") == bias;
+    const char *owner = lm->config.head->bias_owner;
+    ct_tensor *bias = owner ? cti_lm_param(head, "bias") : NULL;
+    return bias && cti_lm_param(ct_module_child(lm->module, owner), "bias") == bias;
 }
 
 /* The parameters of a new module require a gradient if the old ones do. This comes after all names
@@ -209,16 +232,17 @@ static bool resize_to(const cti_lm *lm, const char *embedding, const char *head,
         new.linear =
             grown_head(lm, old_head, rows, tied ? cti_lm_param(new.table, "weight") : NULL);
     const ct_module *new_head = new.linear;
-    const bool ok = new.table && (!head || new_head) && (!shared || predictions_make(lm, &new)) &&
+    const bool ok = new.table && (!head || new_head) && (!shared || bias_owner_make(lm, &new)) &&
                     want_as_before(new.table, old_table) && want_as_before(new_head, old_head);
     if (!ok) {
-        ct_module_free(new.predictions);
-        ct_module_free(new.left);
+        ct_module_free(new.owner);
+        ct_module_free(new.left[0]);
+        ct_module_free(new.left[1]);
         ct_module_free(new.linear);
         ct_module_free(new.table);
         return false;
     }
-    if (shared) predictions_place(lm, &new);
+    if (shared) bias_owner_place(lm, &new);
     else if (head) module_replace(lm, head, new.linear);
     module_replace(lm, embedding, new.table);
     return true;
@@ -233,7 +257,15 @@ static bool can_grow(const cti_lm *lm, const char *embedding, const char *head) 
         return ct_fail(lm->context, CT_ERR_ARGUMENT,
                        "%s: %s must be an Embedding of this library; it is a %s of another type",
                        resize_name, embedding, ct_module_kind(table));
-    if (!head || cti_nn_is_linear(linear)) return true;
+    const bool saved = cti_trained_is(table);
+    if (saved || (head && cti_trained_is(linear)))
+        return ct_fail(lm->context, CT_ERR_ARGUMENT,
+                       "%s: %s has a trained copy (modules_to_save): resize before ct_lora_add, or "
+                       "merge first",
+                       resize_name, saved ? embedding : head);
+    if (!is_resizable(lm, cti_lm_param(table, "weight"))) return false;
+    if (!head || cti_nn_is_linear(linear))
+        return !head || is_resizable(lm, cti_lm_param(linear, "weight"));
     if (cti_lora_is(linear))
         return ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: %s has an adapter: merge it first",
                        resize_name, head);

@@ -8,20 +8,7 @@
 #include "../../nn/bare.h"
 #include "../../src/core/assert.h"
 #include "lora.h"
-
-const char *cti_lm_head_path(const cti_lm *lm) {
-    switch (lm->config.head) {
-    case CTI_LM_HEAD_MASKED: return "cls.predictions.decoder";
-    case CTI_LM_HEAD_CLASSES: return "classifier";
-    case CTI_LM_HEAD_CAUSAL:
-    case CTI_LM_HEAD_BARE: break;
-    }
-    return lm->config.family->names.head;
-}
-
-bool cti_lm_has_logits(const cti_lm *lm) {
-    return lm->config.head == CTI_LM_HEAD_CAUSAL || lm->config.head == CTI_LM_HEAD_MASKED;
-}
+#include "sentence_vector.h"
 
 ct_tensor *cti_lm_param(const ct_module *module, const char *name) {
     ct_param param = {0};
@@ -31,17 +18,19 @@ ct_tensor *cti_lm_param(const ct_module *module, const char *name) {
 }
 
 /* A matrix of f32 among others of bf16 counts, as a file whose config.json says bfloat16 may be
- * read in bf16. Adapters are no part of that file. */
+ * read in bf16. Adapters are no part of that file, and tables of positions and types stay f32. */
 ct_dtype cti_lm_dtype(const cti_lm *lm) {
-    bool half = false, single = false;
+    bool rest = false, single = false;
     ct_param param = {0};
     while (ct_module_next(lm->module, &param)) {
         const ct_dtype dtype = ct_dtype_of(param.tensor);
         if (dtype == CT_F64) return CT_F64;
-        if (ct_shape_of(param.tensor).ndim != 2 || cti_lora_is(param.owner)) continue;
-        half |= dtype == CT_BF16, single |= dtype == CT_F32;
+        if (ct_shape_of(param.tensor).ndim != 2 || cti_lora_is(param.owner) ||
+            cti_trained_original(&param) || cti_nn_stays(param.owner))
+            continue;
+        single |= dtype == CT_F32, rest |= dtype != CT_F32;
     }
-    return half && !single ? CT_BF16 : CT_F32;
+    return rest && !single ? CT_BF16 : CT_F32;
 }
 
 bool cti_lm_is_tied(const cti_lm *lm) {
@@ -55,6 +44,13 @@ bool cti_lm_is_tied(const cti_lm *lm) {
 
 /* ---- what a folder can hold ---- */
 
+/* Whether this is the second name of the head's bias, "cls.predictions.bias". */
+static bool is_owned_bias(const cti_lm *lm, const char *name) {
+    const char *owner = lm->config.head->bias_owner;
+    const size_t n = owner ? strlen(owner) : 0;
+    return owner && !strncmp(name, owner, n) && !strcmp(name + n, ".bias");
+}
+
 /* Whether the module has no other mathematics than config.json says. */
 static bool is_of_config(const cti_lm *lm, const ct_param *param) {
     const double eps = lm->config.number[CTI_LM_EPS];
@@ -65,10 +61,10 @@ static bool is_of_config(const cti_lm *lm, const ct_param *param) {
                rms->offset == lm->config.family->norm_offset;
     if (layer) return !lm->config.family->rms && layer->eps == eps;
     return cti_nn_is_linear(param->owner) || cti_nn_is_embedding(param->owner) ||
-           !strcmp(param->name, "cls.predictions.bias");
+           is_owned_bias(lm, param->name);
 }
 
-static const cti_lm_known *known_of(const cti_lm *lm, const char *name) {
+const cti_lm_known *cti_lm_known_of(const cti_lm *lm, const char *name) {
     for (int64_t i = 0; i < lm->n_known; i++)
         if (!strcmp(lm->known[i].name, name)) return &lm->known[i];
     return NULL;
@@ -89,10 +85,10 @@ static ct_shape shape_of_config(const cti_lm *lm, const char *name) {
     snprintf(part, sizeof part, "%s.weight", lm->config.family->names.embed);
     cti_lm_path(lm, part, table);
     const bool is_head = is_head_weight(lm, name);
-    const cti_lm_known *known = known_of(lm, is_head ? table : name);
+    const cti_lm_known *known = cti_lm_known_of(lm, is_head ? table : name);
     CTI_ASSERT(known);
     ct_shape shape = known->shape;
-    if (is_head || !strcmp(name, table) || !strcmp(name, "cls.predictions.bias"))
+    if (is_head || !strcmp(name, table) || is_owned_bias(lm, name))
         shape.dim[0] = cti_lm_integer(&lm->config, CTI_LM_VOCAB);
     return shape;
 }
@@ -114,12 +110,25 @@ static const char *missing_name(const cti_lm *lm) {
     return NULL;
 }
 
+/* Whether each Dense is the one of modules.json. */
+static bool has_dense_modules(const cti_lm *lm, const char *op) {
+    for (int i = 0; i < lm->sentence.steps; i++) {
+        const cti_lm_step *step = &lm->sentence.step[i];
+        if (step->kind == CTI_LM_STEP_DENSE && !*lm->sentence.refused &&
+            !ct_module_is(ct_module_child(lm->module, step->path), &cti_dense_type))
+            return ct_fail(lm->context, CT_ERR_ARGUMENT,
+                           "%s: %s is no Dense as modules.json says (ct_save writes any module)",
+                           op, step->path);
+    }
+    return true;
+}
+
 bool cti_lm_is_of_family(const cti_lm *lm, const char *op) {
     static const char remedy[] = "ct_save writes any module";
     const char *family = lm->config.family->model_type;
     ct_param param = {0};
     while (ct_module_next(lm->module, &param)) {
-        if (!known_of(lm, param.name) && !is_head_weight(lm, param.name))
+        if (!cti_lm_known_of(lm, param.name) && !is_head_weight(lm, param.name))
             return ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: %s is no parameter of a %s (%s)", op,
                            param.name, family, remedy);
         if (!is_of_config(lm, &param))
@@ -132,6 +141,7 @@ bool cti_lm_is_of_family(const cti_lm *lm, const char *op) {
                            "%s: %s has another shape than config.json says (%s)", op, param.name,
                            remedy);
     }
+    if (!has_dense_modules(lm, op)) return false;
     const char *missing = missing_name(lm);
     return !missing ||
            ct_fail(lm->context, CT_ERR_ARGUMENT, "%s: a %s has %s, but this one has not (%s)", op,

@@ -234,6 +234,8 @@ char *cti_comm_elements(ct_tensor *tensor) {
     case CT_I64: return (char *)ct_data_i64(tensor);
     case CT_BOOL: return (char *)ct_data_bool(tensor);
     case CT_BF16: return (char *)ct_data_bf16(tensor);
+    case CT_Q8_0:
+    case CT_Q4_0: break;
     }
     return NULL;
 }

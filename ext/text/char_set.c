@@ -72,7 +72,7 @@ void cti_set_free(cti_set_builder *set) {
     *set = (cti_set_builder){.failed = set->failed};
 }
 
-bool cti_set_has_wide(const cti_char_set *set, uint32_t c) {
+bool cti_char_set_has_wide(const cti_char_set *set, uint32_t c) {
     size_t low = 0, high = set->count; /* the range that has c is in [low, high) */
     while (low < high) {
         const size_t middle = low + (high - low) / 2;

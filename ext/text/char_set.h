@@ -33,9 +33,9 @@ typedef struct {
     const cti_char_range *range; /* [count] */
 } cti_char_set;
 
-bool cti_set_has_wide(const cti_char_set *set, uint32_t c);
-static inline bool cti_set_has(const cti_char_set *set, uint32_t c) {
-    return c < 0x80 ? set->ascii[c / 32] >> (c % 32) & 1 : cti_set_has_wide(set, c);
+bool cti_char_set_has_wide(const cti_char_set *set, uint32_t c);
+static inline bool cti_char_set_has(const cti_char_set *set, uint32_t c) {
+    return c < 0x80 ? set->ascii[c / 32] >> (c % 32) & 1 : cti_char_set_has_wide(set, c);
 }
 
 #endif

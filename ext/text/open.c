@@ -3,9 +3,11 @@
 
 #include <string.h>
 
+#include "../../src/io/gguf_split.h"
 #include "../../src/io/kind.h"
 #include "../../src/io/set.h"
 #include "folder_tokens.h"
+#include "gguf_tokens.h"
 
 static const char tokenizer_open_op[] = "tokenizer_open";
 
@@ -20,8 +22,6 @@ static bool advises(cti_arena *arena, const char *folder, const char *name) {
     return path && cti_os_about_path(path, &about);
 }
 
-static int rank_gguf(const char *name) { return cti_kind_is_name(name, "", CTI_KIND_GGUF) - 1; }
-
 /* Refuses a folder without a tokenizer.json, and names the files of another format that it has. */
 static bool folder_refuse(cti_arena *arena, const char *folder) {
     static const char *const others[][2] = {
@@ -35,11 +35,8 @@ static bool folder_refuse(cti_arena *arena, const char *folder) {
                        "%s: %s: has no tokenizer.json, but %s%s%s; " ITS_FOLDER, tokenizer_open_op,
                        folder, first, second ? " and " : "", second ? second : "");
     }
-    char gguf[128];
-    const bool found = cti_kind_find(folder, rank_gguf, gguf, sizeof gguf) >= 0;
-    return ct_fail(arena->context, CT_ERR_IO, "%s: %s: has no tokenizer.json%s%s%s",
-                   tokenizer_open_op, folder, found ? ", and the tokenizer inside " : "",
-                   found ? gguf : "", found ? " is not read" : "");
+    return ct_fail(arena->context, CT_ERR_IO, "%s: %s: has no tokenizer.json", tokenizer_open_op,
+                   folder);
 }
 
 /* Whether a path is, by the end of its name, a file of another format, which is an error. */
@@ -58,6 +55,17 @@ static bool tokenizer_file_read(ct_tokenizer *tokenizer, const char *path) {
            cti_tokenizer_read(tokenizer, tokenizer_open_op, path, json);
 }
 
+/* Reads the GGUF file of a folder without a tokenizer.json. */
+static bool folder_gguf_read(ct_tokenizer *tokenizer, const char *folder) {
+    ct_context *context = tokenizer->context;
+    char *path;
+    if (!cti_gguf_find_in(context, tokenizer_open_op, folder, &path)) return false;
+    if (!path) return folder_refuse(&tokenizer->arena, folder);
+    const bool done = cti_gguf_tokenizer_read(tokenizer, tokenizer_open_op, path);
+    cti_path_free(context, path);
+    return done;
+}
+
 /* Reads the files of a folder. */
 static bool tokenizer_folder_read(ct_tokenizer *tokenizer, const char *folder) {
     cti_arena *arena = &tokenizer->arena;
@@ -65,7 +73,7 @@ static bool tokenizer_folder_read(ct_tokenizer *tokenizer, const char *folder) {
     if (!path) return false;
     cti_os_about about;
     if (!cti_file_find(arena->context, tokenizer_open_op, path, &about)) return false;
-    if (about.kind == CTI_OS_ABSENT) return folder_refuse(arena, folder);
+    if (about.kind == CTI_OS_ABSENT) return folder_gguf_read(tokenizer, folder);
     return tokenizer_file_read(tokenizer, path) && cti_folder_read(tokenizer, folder);
 }
 
@@ -109,7 +117,35 @@ static ct_tokenizer *tokenizer_folder_open(ct_tokenizer *tokenizer, const char *
     return tokenizer ? cti_tokenizer_begin(tokenizer, done) : NULL;
 }
 
+/* A tokenizer.json beside the file stands before the tokenizer in it. */
+static ct_tokenizer *tokenizer_gguf_open(ct_tokenizer *tokenizer, const char *path) {
+    ct_context *context = tokenizer->context;
+    char *folder = cti_path_folder(context, path);
+    char *json = folder ? cti_path_in(context, folder, "tokenizer.json") : NULL;
+    cti_os_about about = {.kind = CTI_OS_ABSENT};
+    bool done = json && cti_file_find(context, tokenizer_open_op, json, &about);
+    if (done && about.kind != CTI_OS_ABSENT) tokenizer = tokenizer_folder_open(tokenizer, folder);
+    else {
+        done = done && cti_gguf_tokenizer_read(tokenizer, tokenizer_open_op, path);
+        tokenizer = cti_tokenizer_begin(tokenizer, done);
+    }
+    cti_path_free(context, json);
+    cti_path_free(context, folder);
+    return tokenizer;
+}
+
+static bool file_is_gguf(ct_context *context, const char *path, bool *is) {
+    cti_file file;
+    char first[4] = {0};
+    if (!cti_file_open(context, tokenizer_open_op, path, &file)) return false;
+    const bool done = file.size < 4 || cti_file_read(&file, 0, first, sizeof first);
+    cti_file_close(&file);
+    *is = !memcmp(first, "GGUF", 4);
+    return done;
+}
+
 ct_tokenizer *ct_tokenizer_open(ct_context *context, const char *path) {
+    bool is_gguf = false;
     ct_tokenizer *tokenizer = cti_tokenizer_new(context);
     if (!tokenizer) return NULL;
     cti_os_about about = {.kind = CTI_OS_ABSENT};
@@ -117,6 +153,8 @@ ct_tokenizer *ct_tokenizer_open(ct_context *context, const char *path) {
     bool done = path && cti_file_find(context, tokenizer_open_op, path, &about);
     if (done && about.kind == CTI_OS_FOLDER) return tokenizer_folder_open(tokenizer, path);
     done = done && cti_set_settle(context, tokenizer_open_op, path) &&
-           tokenizer_file_read(tokenizer, path);
+           file_is_gguf(context, path, &is_gguf);
+    if (is_gguf) return tokenizer_gguf_open(tokenizer, path);
+    done = done && tokenizer_file_read(tokenizer, path);
     return cti_tokenizer_begin(tokenizer, done);
 }

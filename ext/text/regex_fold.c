@@ -13,7 +13,8 @@ enum { LONG_FOLDS = sizeof cti_long_folds / sizeof *cti_long_folds, LONGEST_FOLD
 
 /* Whether a sorted set has a character. */
 static bool builder_has(const cti_set_builder *set, uint32_t c) {
-    return cti_set_has_wide(&(cti_char_set){.count = (uint32_t)set->count, .range = set->range}, c);
+    return cti_char_set_has_wide(
+        &(cti_char_set){.count = (uint32_t)set->count, .range = set->range}, c);
 }
 
 /* A set to which all characters are added that equal one of its own. This takes two passes: one

@@ -124,7 +124,7 @@ static size_t past_one(const regex_search *s, uint32_t set, size_t at) {
     if (at == s->size) return at;
     size_t length;
     const uint32_t c = cti_utf8_get(s->text + at, &length);
-    return cti_set_has(&s->regex->set[set], c) ? at + length : at;
+    return cti_char_set_has(&s->regex->set[set], c) ? at + length : at;
 }
 
 /* Reads the run of a SPAN and marks all of its places, because from each of them the SPAN has the

@@ -123,6 +123,10 @@ ct_tokenizer *cti_tokenizer_begin(ct_tokenizer *tokenizer, bool done) {
     return NULL;
 }
 
+const char *ct_tokenizer_note(const ct_tokenizer *tokenizer) {
+    return cti_tokenizer_is_open(tokenizer) ? tokenizer->parts->note : NULL;
+}
+
 /* ---- tokens ---- */
 
 cti_text cti_token_text(const cti_tokenizer_parts *parts, int64_t id) {

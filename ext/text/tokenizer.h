@@ -52,6 +52,7 @@ typedef struct {
     cti_text config; /* the text of tokenizer_config.json; .at is NULL if there is none */
     bool has_map;    /* special_tokens_map.json replaced roles of `config` */
     bool role_changed[CTI_ROLES]; /* the role's token is not the one of `config` */
+    const char *note;             /* ct_tokenizer_note */
 } cti_tokenizer_parts;
 
 struct ct_tokenizer {

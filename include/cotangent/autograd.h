@@ -51,7 +51,7 @@ CT_API ct_tensor *ct_grad(ct_tensor *tensor);
 /* Ends the gradient, so that the next backward starts a new one. */
 CT_API bool ct_zero_grad(ct_tensor *tensor);
 
-/* Returns a view of the same values that requires no gradient. */
+/* Returns a view of the same values that requires no gradient. It is of blocks if `tensor` is. */
 CT_API ct_tensor *ct_detach(ct_tensor *tensor);
 
 /* ---- activation checkpointing ---- */
@@ -78,7 +78,7 @@ CT_API ct_tensor *ct_detach(ct_tensor *tensor);
  * runs are compared by fingerprints. A fingerprint covers the values of the result and, for each
  * recorded op, its kind, the shapes and dtypes of its inputs, the inputs that have a gradient, and
  * the values of the other inputs that its backward reads. A second run that differs is CT_ERR_GRAD;
- * the usual reason is that a module was changed between the runs (converted by ct_module_to_bf16,
+ * the usual reason is that a module was changed between the runs (converted by ct_module_to,
  * loaded, given another child, taken out of training).
  *
  * These are CT_ERR_GRAD too: an input, a leaf or a result from outside fn was changed in place

@@ -95,9 +95,9 @@ typedef struct {
     /* the number of threads, including the caller's; 0: the environment variable CT_NUM_THREADS, or
      * if it is not set, the number of cores that this process may use */
     int threads;
-    /* the instruction set of the kernels: "scalar", "avx2", "avx512", "avx512bf16", "amx" or
-     * "neon"; NULL: the environment variable CT_ISA, or if it is not set, the best set that this
-     * machine runs */
+    /* the instruction set of the kernels: "scalar", "avx2", "avx512", "avx512bf16", "amx",
+     * "neon" or "simd128"; NULL: the environment variable CT_ISA, or if it is not set, the best
+     * set that this machine runs */
     const char *isa;
     /* the function that is called for each error; NULL: errors are only recorded; ct_error_die: an
      * error is printed and ends the program with exit code 1 */
@@ -164,11 +164,12 @@ CT_API void ct_error_clear(ct_context *context);
 typedef struct {
     int64_t live;            /* bytes in use by tensors, tape and modules */
     int64_t peak;            /* the largest `live` since the start or ct_memory_reset_peak */
-    int64_t pooled;          /* bytes of the machine that the context holds for later use */
+    int64_t pooled;          /* bytes that are free and that the context keeps for later requests */
     int64_t allocator_calls; /* the number of calls of alloc since the start */
 } ct_memory_stats;
 
 CT_API ct_memory_stats ct_memory(const ct_context *context);
+/* Sets `peak` to what is in use now, so that the peak of what follows can be read. */
 CT_API void ct_memory_reset_peak(ct_context *context);
 /* Returns pooled memory to the allocator, except blocks that are partly in use; of these, pages
  * that are not in use go back to the system, on Linux. It is seldom needed: whatever sizes a
@@ -180,8 +181,8 @@ CT_API void ct_memory_trim(ct_context *context);
 CT_API bool ct_set_threads(ct_context *context, int threads);
 CT_API int ct_threads(const ct_context *context); /* returns 0 for NULL */
 
-/* Returns the instruction set of the kernels: "scalar", "avx2", "avx512", "avx512bf16", "amx" or
- * "neon"; "" for NULL. */
+/* Returns the instruction set of the kernels: "scalar", "avx2", "avx512", "avx512bf16", "amx",
+ * "neon" or "simd128"; "" for NULL. */
 CT_API const char *ct_isa_name(const ct_context *context);
 
 /* Returns a hash of the results that every kernel computes from fixed numbers. Besides the program

@@ -110,6 +110,7 @@ CT_API ct_comm *ct_comm_new(ct_context *context, const ct_comm_engine *engine, i
                             void *data);
 CT_API int ct_comm_rank(const ct_comm *comm); /* returns 0 for NULL */
 CT_API int ct_comm_size(const ct_comm *comm); /* returns 1 for NULL */
+/* Returns the `data` of ct_comm_new, for the functions of an engine. */
 CT_API void *ct_comm_data(const ct_comm *comm);
 /* Closes the comm, which ct_context_free does too. It does nothing for NULL or a closed comm. */
 CT_API void ct_comm_close(ct_comm *comm);
@@ -200,7 +201,7 @@ CT_API ct_checkpoint_group *ct_dist_group(ct_dist *dist);
 /* Returns the number of steps that are done; -1 for NULL. */
 CT_API int64_t ct_dist_steps(const ct_dist *dist);
 
-/* The bytes that this rank sent to others in the last step: for gradients, for parameters, and for
+/* The bytes that this rank sent to others in the last step, for gradients, for parameters, and for
  * everything else (norms, agreement on errors). */
 typedef struct {
     int64_t gradients, parameters, other;

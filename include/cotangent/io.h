@@ -46,8 +46,16 @@ typedef struct {
 /* The format in which floats are written; other dtypes are written as they are. CT_FILE_SAME keeps
  * the dtype. A number is rounded to nearest, ties to even. A number beyond the range of the format
  * becomes an infinity, and NaN stays NaN. F16 and BF16 are for sharing a model, not for further
- * training. */
-typedef enum { CT_FILE_SAME, CT_FILE_F32, CT_FILE_F16, CT_FILE_BF16 } ct_file_float;
+ * training. Weights in blocks (CT_Q8_0, CT_Q4_0) are BF16 with CT_FILE_SAME. CT_FILE_Q8_0 and
+ * CT_FILE_Q4_0 are for GGUF files (ct_lm_save); in a safetensors file they are CT_ERR_ARGUMENT. */
+typedef enum {
+    CT_FILE_SAME,
+    CT_FILE_F32,
+    CT_FILE_F16,
+    CT_FILE_BF16,
+    CT_FILE_Q8_0,
+    CT_FILE_Q4_0
+} ct_file_float;
 
 typedef struct {
     const char *const *metadata; /* key, value, ..., NULL, all UTF-8; or NULL for none */
@@ -230,7 +238,8 @@ CT_API bool ct_load_metadata(ct_context *context, const char *path, const char *
  * constructor would refuse is CT_ERR_FORMAT. The groups of the parameters are replaced by the
  * groups in the file: a parameter that has no group in the file has none after the load, even if
  * ct_optim_group has set one before. A parameter that is frozen in the file has no state. A group
- * that is set after the load is kept.
+ * that is set after the load is kept. States become the optimiser's .state_dtype, whatever the file
+ * has; with another one than the run began with the bits differ, and other_bits does not say so.
  *
  * The file has a checksum over all its bytes, which a load compares before it changes anything. A
  * flipped bit anywhere, or a file that was cut or appended to, is CT_ERR_FORMAT with both

@@ -257,6 +257,7 @@ CT_API bool ct_kv_cache_truncate(ct_kv_cache *cache, int64_t length);
 CT_API bool ct_kv_cache_lengths(const ct_kv_cache *cache, int64_t *lengths);
 CT_API bool ct_kv_cache_set_lengths(ct_kv_cache *cache, const int64_t *lengths);
 CT_API bool ct_kv_cache_select(ct_kv_cache *cache, const int64_t *rows);
+/* Frees a cache. It does nothing for NULL or a cache that is freed already. */
 CT_API void ct_kv_cache_free(ct_kv_cache *cache);
 
 /* ---- transformer layers ---- */
@@ -501,33 +502,43 @@ CT_API bool ct_module_next_buffer(const ct_module *module, ct_param *buffer);
  * a moving average of the weights see ct_lerp_into. */
 CT_API ct_module *ct_module_clone(const ct_module *module);
 
-/* ---- weights in bf16 ---- */
+/* ---- weights at rest ---- */
 
-/* ct_module_to_bf16 rounds every f32 parameter of two dims in the tree to bf16 (to nearest even, as
- * torch's .to(torch.bfloat16)), so that inference needs half the memory for them. Other parameters,
- * such as biases and the weights of norms, and buffers stay as they are; an f64 matrix is
- * CT_ERR_DTYPE.
+/* Converts the weights of all Linears, attentions and token embeddings in the tree, so that
+ * inference, or the training of an adapter, needs less memory for them:
  *
- * A result has the bits of the same module in f32 with the rounded values, for any number of
+ *     CT_BF16    half of f32's memory; rounded to nearest even, as torch's .to(torch.bfloat16)
+ *     CT_Q8_0    8.5 bits an element: blocks of 32 elements, rounded as llama.cpp does
+ *     CT_Q4_0    4.5 bits an element
+ *     CT_F32     back, exactly
+ *
+ * A matrix whose rows are no multiple of 32 becomes bf16 in place of blocks. Other parameters stay
+ * as they are: biases, weights of norms, tables of positions and of token types, adapters
+ * (ct_lora_add), matrices of a program's own modules; and so do buffers. To CT_F32 every parameter
+ * of bf16 or blocks is widened. An f64 matrix is CT_ERR_DTYPE, and so is another dtype.
+ *
+ * A result has the bits of the same module in f32 with the converted values, for any number of
  * threads: activations and sums are f32, and ct_set_matmul has the same effect. ct_linear,
  * ct_activated_linear, ct_linear_cross_entropy, ct_embedding (whose result is f32) and all modules
- * of this header read bf16, and gradients pass to x. Of the other ops only those that take any
- * dtype (ops.h) take bf16; the rest refuse it with CT_ERR_DTYPE.
+ * of this header read such weights, and gradients pass to x. Of the other ops only those that take
+ * any dtype (ops.h) take bf16, and CT_Q8_0 (types.h) says what reads blocks; the rest refuse them
+ * with CT_ERR_DTYPE.
  *
  * A parameter stays the same tensor, under all its names, but loses its gradient and cannot require
  * one. These are CT_ERR_DTYPE with its name: ct_set_requires_grad on it, a new optimiser of it, and
- * the next step of an existing optimiser. The f32 values are freed unless something else holds
- * them, such as a recorded graph. A backward through a ct_recompute that ran before the conversion
- * is CT_ERR_GRAD. ct_save writes such a parameter as BF16. ct_load reads BF16 into it exactly, and
- * rounds F32, F64 and F16.
+ * the next step of an existing optimiser, unless it was frozen by ct_set_requires_grad(param,
+ * false). The f32 values are freed unless something else holds them, such as a recorded graph. A
+ * backward through a ct_recompute that ran before the conversion is CT_ERR_GRAD. ct_save writes
+ * such a parameter as BF16, in which blocks are rounded, or as its options say. ct_load reads
+ * floats of any format into it and rounds them; BF16 into bf16 is exact. A checkpoint of a module
+ * with blocks needs ct_checkpoint.trained.
  *
- * ct_module_to_f32 converts every bf16 matrix to f32, exactly, and sets requires_grad again. An
- * optimiser that was made before both conversions still holds its parameters.
+ * To CT_F32 each converted parameter requires a gradient again. An optimiser that was made before
+ * both conversions still holds its parameters.
  *
- * If one of the two functions returns false, nothing has changed. Inside a step of an optimiser
- * both are CT_ERR_ARGUMENT. */
-CT_API bool ct_module_to_bf16(ct_module *module);
-CT_API bool ct_module_to_f32(ct_module *module);
+ * If the function returns false, nothing has changed. Inside a step of an optimiser it is
+ * CT_ERR_ARGUMENT. */
+CT_API bool ct_module_to(ct_module *module, ct_dtype dtype);
 
 /* ---- other functions of modules ---- */
 
@@ -540,6 +551,7 @@ CT_API int64_t ct_module_count(const ct_module *module);
 /* Turns training mode on or off for a module and all modules below it. Dropout is active only in
  * training mode. */
 CT_API void ct_module_train(ct_module *module, bool training);
+/* Returns whether the module is in training mode; false for NULL. */
 CT_API bool ct_module_training(const ct_module *module);
 /* Prints the tree as torch's repr does. */
 CT_API void ct_module_print(const ct_module *module, FILE *file);

@@ -186,6 +186,10 @@ CT_API ct_tensor *ct_rms_norm(ct_tensor *x, ct_tensor *weight, double eps);
 /* x / sqrt(mean(x^2) + eps) (offset + w); Gemma's norms have an offset of 1. If w is NULL there is
  * no factor. */
 CT_API ct_tensor *ct_rms_norm_offset(ct_tensor *x, ct_tensor *weight, double eps, double offset);
+/* x / max(||x||_p, eps), the norms along dim, as torch's F.normalize; torch's defaults are p = 2
+ * and eps = 1e-12. p may be 0 (the number of elements that are not 0) and +-INFINITY. A vector of
+ * zeros stays, with the gradient g / eps. A scalar counts as a tensor of one dim. */
+CT_API ct_tensor *ct_normalize(ct_tensor *x, double p, int dim, double eps);
 
 /* ---- look-ups and noise ---- */
 
@@ -194,7 +198,8 @@ CT_API ct_tensor *ct_rms_norm_offset(ct_tensor *x, ct_tensor *weight, double eps
 /* ids (...), weight (V, D) -> (..., D): row ids[i] of the weight for each id. */
 CT_API ct_tensor *ct_embedding(ct_tensor *ids, ct_tensor *weight);
 /* For dim 0, out[i][j] = x[index[i][j]][j]. In the other dims index may be smaller than x. An index
- * without elements may have any shape, and a scalar counts as one dim. x has any dtype. */
+ * without elements may have any shape, and a scalar counts as a tensor of one dim. x has any
+ * dtype. */
 CT_API ct_tensor *ct_gather(ct_tensor *x, int dim, ct_tensor *index);
 /* For dim 0, out[i][j] = x[index[i]][j]; index has shape (n). x has any dtype. */
 CT_API ct_tensor *ct_index_select(ct_tensor *x, int dim, ct_tensor *index);

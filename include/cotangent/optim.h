@@ -4,9 +4,13 @@
  * changes nothing.
  *
  * The state of a parameter (momentum, or m and v) is made at its first update. A parameter that has
- * had no update, is frozen or requires no gradient has no state and takes no memory for it. A bf16
- * parameter cannot be trained: an optimiser leaves it out if ct_set_requires_grad(p, false) has
- * frozen it, and otherwise the constructor fails with CT_ERR_DTYPE. */
+ * had no update, is frozen or requires no gradient has no state and takes no memory for it. With
+ * .state_dtype = CT_BF16 states are kept in bf16, which is half of f32's memory. A step widens them
+ * for the update and rounds them afterwards, up or down, so that the errors cancel over the steps.
+ * (Rounding to nearest would lose what a step adds to v.) Which way it rounds depends on the
+ * number, the element and the step alone, so any number of threads and ranks gives the same bits. A
+ * bf16 parameter cannot be trained: an optimiser leaves it out if ct_set_requires_grad(p, false)
+ * has frozen it, and otherwise the constructor fails with CT_ERR_DTYPE. */
 #ifndef CT_OPTIM_H
 #define CT_OPTIM_H
 
@@ -26,9 +30,10 @@ extern "C" {
 typedef struct {
     double lr; /* 0: 1e-3; or CT_ZERO */
     double momentum, dampening, weight_decay;
-    bool nesterov;       /* requires a momentum and no dampening */
-    double clip_norm;    /* as in ct_adamw_opts */
-    bool skip_nonfinite; /* as in ct_adamw_opts */
+    bool nesterov;        /* requires a momentum and no dampening */
+    double clip_norm;     /* as in ct_adamw_opts */
+    bool skip_nonfinite;  /* as in ct_adamw_opts */
+    ct_dtype state_dtype; /* as in ct_adamw_opts */
 } ct_sgd_opts;
 
 /* Adam (Kingma & Ba 2014, arXiv:1412.6980) and AdamW (Loshchilov & Hutter 2017, arXiv:1711.05101),
@@ -56,6 +61,7 @@ typedef struct {
      * parameter, no state and no count of updates. ct_optim_skipped counts such steps. Without
      * clip_norm this option costs one pass over the gradients */
     bool skip_nonfinite;
+    ct_dtype state_dtype; /* 0: states have the parameter's dtype; or CT_BF16 */
 } ct_adamw_opts;
 typedef ct_adamw_opts ct_adam_opts;
 
@@ -78,9 +84,11 @@ typedef struct {
      * CT_ERR_ARGUMENT. */
     const char *const *adamw_names;
     int64_t n_adamw_names;
-    /* The options of AdamW for these parameters; clip_norm and skip_nonfinite must be unset. If
-     * ct_optim_set_lr changes the lr of the matrices, AdamW's lr changes in proportion. */
+    /* The options of AdamW for these parameters; clip_norm, skip_nonfinite and state_dtype must be
+     * unset. If ct_optim_set_lr changes the lr of the matrices, AdamW's lr changes in proportion.
+     */
     ct_adamw_opts adamw;
+    ct_dtype state_dtype; /* as in ct_adamw_opts, for all parameters */
 } ct_muon_opts;
 
 /* Each constructor returns an optimiser of all parameters that the module has now. The optimiser is
@@ -184,9 +192,9 @@ typedef struct {
     bool flag; /* the value is 0 or 1 and is stored as a bool in checkpoints */
 } ct_optim_number;
 
-/* A parameter in a step, with its gradient and states, which have the same shape and dtype. States
- * are initially zero. With several ranks an elementwise rule gets a range of the parameter's
- * elements, and the tensors have one dim. */
+/* A parameter in a step, with its gradient and states, which have the same shape and dtype; a rule
+ * with .bf16_states gets states of bf16 as they are. States are initially zero. With several ranks
+ * an elementwise rule gets a range of the parameter's elements, and the tensors have one dim. */
 typedef struct {
     const char *name;
     ct_tensor *param, *grad, *state[4];
@@ -196,6 +204,7 @@ typedef struct {
                               * grad is clipped already */
     const double *numbers;   /* the numbers of the rule, in the order of its .numbers */
     double work[4];          /* numbers that step_all may use as it likes */
+    int64_t element;         /* the first element of the range; 0 for a whole parameter */
 } ct_optim_item;
 
 /* A rule defines how parameters are updated. The rule and everything to which it points must
@@ -227,6 +236,10 @@ typedef struct ct_optim_rule {
      * rank then updates a range of a parameter's elements. If it is false, a rank updates whole
      * parameters. */
     bool elementwise;
+    /* Whether the functions above take states of bf16, and round by themselves. If it is false,
+     * they get copies of the parameter's dtype in place of states of bf16. The memory of the copies
+     * is taken before the function runs: for step one parameter's, for step_all that of all. */
+    bool bf16_states;
     /* Returns whether this rule updates a parameter; otherwise `rest` updates it. It is called when
      * the optimiser is made, with each name of a parameter; one result of false is enough. NULL:
      * the rule updates all parameters. */
@@ -248,6 +261,7 @@ typedef struct {
      * have their defaults */
     const double *numbers;
     void *user; /* the last argument of the rule's functions; must outlive the optimiser */
+    ct_dtype state_dtype; /* as in ct_adamw_opts */
 } ct_optim_opts;
 
 /* Returns an optimiser with a rule of your own. It is CT_ERR_ARGUMENT if the rule lacks a name or a

@@ -23,7 +23,8 @@ extern "C" {
 
 typedef struct ct_tokenizer ct_tokenizer;
 
-/* Opens a tokenizer.json, or a folder with this file. A folder's tokenizer_config.json and
+/* Opens a tokenizer.json, a folder with this file, or the tokenizer inside a GGUF file. A folder's
+ * tokenizer_config.json and
  * special_tokens_map.json, if they are there, name the roles of tokens (ct_token_role). They and
  * added_tokens.json may add tokens, with the ids that transformers.AutoTokenizer gives them. The
  * chat templates are in tokenizer_config.json or in files of their own: chat_template.jinja and
@@ -43,6 +44,11 @@ typedef struct ct_tokenizer ct_tokenizer;
  *   kind that the library does not have (Nmt, CTC, a regular expression with a look-behind, ...)
  *   with its name. */
 CT_API ct_tokenizer *ct_tokenizer_open(ct_context *context, const char *path);
+
+/* A sentence for the user about a tokenizer that was made of the keys of a GGUF file, which do not
+ * say everything: what is missing, and what was supposed. NULL for any other tokenizer. Valid until
+ * it is closed. */
+CT_API const char *ct_tokenizer_note(const ct_tokenizer *tokenizer);
 
 /* Makes a tokenizer of the text of a tokenizer.json, which is copied. Roles of tokens are set by
  * ct_token_add, the chat template by ct_tokenizer_set_template. Returns NULL after an error, as
@@ -224,8 +230,8 @@ CT_API int64_t ct_encode_files(ct_tokenizer *tokenizer, const char *const *paths
 
 /* ---- chats ---- */
 
-/* A message. json, if it is not NULL, is the whole message as a JSON object, with every member that
- * a template may read, and role and content do not count. A role is of letters, digits and "_-. ".
+/* A message. If json is not NULL, it is the whole message as a JSON object, with every member that
+ * a template may read; role and content are then ignored. A role is of letters, digits and "_-. ".
  * Members that are null are removed, as transformers does it. "weight" (0 or 1) and "train" (true
  * or false) say whether an assistant's message has targets. */
 typedef struct {
@@ -239,8 +245,8 @@ typedef enum {
     CT_TURN_LEARNED, /* its tokens are targets, with the one that ends the turn */
     CT_TURN_OPEN,    /* its tokens are targets; the template writes no token that ends the turn */
     CT_TURN_ABSENT,  /* the text has no byte of it */
-    /* it has no targets: the messages behind it change how the template writes it. As the last
-     * message of a shorter conversation it has */
+    /* it has no targets, because the template writes it otherwise when messages follow it. In a
+     * conversation that ends with it, it has targets */
     CT_TURN_REWRITTEN
 } ct_chat_turn;
 
@@ -268,8 +274,10 @@ typedef struct {
      * Other calls leave it as it is. NULL: not wanted */
     char *error;
     size_t error_room;
-    ct_chat_turn *turns; /* [n_turns], or NULL: what became of the first messages, by a call of */
-    int64_t n_turns;     /* ct_chat_encode with targets */
+    /* [n_turns] what became of each of the first n_turns messages; ct_chat_encode fills it if it
+     * is asked for targets. NULL: not wanted */
+    ct_chat_turn *turns;
+    int64_t n_turns;
 } ct_chat_opts;
 
 /* Writes the text of n messages, as snprintf: at most room - 1 bytes and a NUL. It is the text of
@@ -330,6 +338,8 @@ CT_API bool ct_tokenizer_set_template(ct_tokenizer *tokenizer, const char *text)
  *     {"prompt": ..., "completion": ...}: two texts, or two lists of messages, which become one
  *     {"instruction": "...", "input": "...", "output": "..."}: Alpaca's, as messages; input may be
  *         left out, and a text "system" may be there
+ *     {"question": "...", "choices": ["...", ...], "answer": 0}: a text, the texts that may follow
+ *         it, and the index of the right one; "prompt" may stand in the place of "question"
  *     {"text": "..."}, with "label" or without
  *
  * Other members of an object are ignored; those of a message are part of its json. */
@@ -344,14 +354,22 @@ typedef struct {
     int64_t number;   /* the number of the line in the file, from 1; an element's first line */
     const char *text; /* [bytes] with a NUL behind them */
     size_t bytes;
-    const ct_message *messages; /* [n_messages]; of preferences those before the answers */
+    /* [n_messages] the conversation; in a line of preferences, the messages before the answers */
+    const ct_message *messages;
     int64_t n_messages;
-    const char *tools;               /* beside messages: a JSON array */
-    const char *prompt, *completion; /* texts; lists of messages are in `messages` */
-    /* what follows the prompt; of two texts a message each, which has only a content */
+    const char *tools; /* a JSON array that stands beside messages */
+    /* a prompt and its completion, if both are texts; as lists of messages they are one
+     * conversation, in `messages` */
+    const char *prompt, *completion;
+    /* the better and the worse answer, each a list of messages. An answer that is a text in the
+     * file is one message here, which has only a content */
     const ct_message *chosen, *rejected;
     int64_t n_chosen, n_rejected;
-    const char *label; /* beside a text: a text, or the spelling of a number */
+    const char *label; /* the label beside a text: its text, or a number as it is spelled */
+    /* [n_choices] the texts that may follow `prompt`, each a message that has only a content, and
+     * the index of the right one */
+    const ct_message *choices;
+    int64_t n_choices, answer;
 } ct_json_line;
 
 /* Reads the next line. Returns false behind the last one, or after CT_ERR_IO, CT_ERR_MEMORY or

@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #define CT_VERSION_MAJOR 0
-#define CT_VERSION_MINOR 1
+#define CT_VERSION_MINOR 2
 #define CT_VERSION_PATCH 0
 
 #if defined _WIN32 && defined CTI_BUILD /* CTI_BUILD: the library itself is compiled */
@@ -54,9 +54,18 @@ typedef struct ct_kv_cache ct_kv_cache; /* keys and values of earlier positions 
 typedef struct ct_checkpoint_group ct_checkpoint_group;
 
 /* CT_BF16 is bfloat16, the upper two bytes of an f32 (8 significant bits). It stores the weights of
- * a model for inference in half the memory; see ct_module_to_bf16. Most ops do not take it and fail
- * with CT_ERR_DTYPE. */
-typedef enum { CT_F32, CT_F64, CT_I64, CT_BOOL, CT_BF16 } ct_dtype;
+ * a model for inference in half the memory; see ct_module_to. Most ops do not take it and fail
+ * with CT_ERR_DTYPE.
+ *
+ * CT_Q8_0 and CT_Q4_0 are for weights too, in about a quarter and a seventh of f32's memory. 32
+ * consecutive elements of a row are a block, which has a scale (a binary16) and a code of 8 or 4
+ * bits for each element; an element is its code times the scale. ct_cast makes such a tensor, which
+ * is always a whole matrix whose rows are multiples of 32. ct_linear, ct_activated_linear,
+ * ct_linear_cross_entropy, ct_embedding, ct_index_select of rows, ct_clone, ct_cast, ct_to_f32 and
+ * ct_to_f64 read it, and ct_detach gives another handle of it. Anything else that reads or changes
+ * values is CT_ERR_DTYPE, and so is making one in another way than by ct_cast. A product with it
+ * has the bits of the same product with its values in f32. */
+typedef enum { CT_F32, CT_F64, CT_I64, CT_BOOL, CT_BF16, CT_Q8_0, CT_Q4_0 } ct_dtype;
 
 typedef enum {
     CT_OK,

@@ -302,7 +302,8 @@ static bool cache_fits(const ct_kv_cache *cache, const ct_tensor *x, const char 
     const ct_tensor *all = cache->k;
     const int64_t *want = all->shape.dim;
     if (!x) return ct_fail(context, CT_ERR_ARGUMENT, "%s: %s is NULL", append_name, role);
-    if (!cti_tensor_in(x, context, append_name) || !cti_tensor_has_values(x, append_name))
+    if (!cti_tensor_in(x, context, append_name) || !cti_tensor_has_values(x, append_name) ||
+        !cti_tensor_no_blocks(x, append_name))
         return false;
     const int64_t *got = x->shape.dim;
     if (x->shape.ndim != 4 || got[0] != want[0] || got[1] != want[1] || got[3] != want[3])

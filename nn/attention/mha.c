@@ -14,6 +14,7 @@
 #include "mha.h"
 
 #include "../../ops/attention/attention_hidden.h"
+#include "../../src/core/block_matrix.h"
 #include "../../ops/support/rotary.h"
 #include "../bare.h"
 
@@ -276,6 +277,7 @@ static void mha_describe(const void *self, FILE *file) {
 /* ---- projections ---- */
 
 static ct_tensor *weight_rows(ct_tensor *x, int64_t start, int64_t length) {
+    if (x && cti_is_blocks(x->dtype)) return cti_block_matrix_rows(x, start, length);
     return x ? ct_narrow(x, 0, start, length) : NULL;
 }
 
@@ -415,7 +417,8 @@ static bool mha_check_inputs(const cti_mha_plan *p) {
     const ct_tensor *q = p->q, *k = p->k, *v = p->v;
     const char *name = cti_nn_kind_name(p->mha);
     if (!cti_tensor_in(q, context, name) || !cti_tensor_in(k, context, name) ||
-        !cti_tensor_in(v, context, name))
+        !cti_tensor_in(v, context, name) || !cti_tensor_no_blocks(q, name) ||
+        !cti_tensor_no_blocks(k, name) || !cti_tensor_no_blocks(v, name))
         return false;
     if (q->shape.ndim != 3 || q->shape.dim[2] != o->embed_dim)
         ct_fail(context, CT_ERR_SHAPE, "%s: expected query (B, T, %" PRId64 "), got %s", name,

@@ -28,6 +28,7 @@ static const ct_optim_rule adam_rule = {.name = "Adam",
                                         .numbers = adam_numbers,
                                         .n_numbers = CTI_OP_ADAM_NUMBERS,
                                         .step_all = adam_step,
+                                        .bf16_states = true,
                                         .elementwise = true};
 static const ct_optim_rule adamw_rule = {.name = "AdamW",
                                          .states = cti_nn_adam_states,
@@ -35,6 +36,7 @@ static const ct_optim_rule adamw_rule = {.name = "AdamW",
                                          .numbers = adam_numbers,
                                          .n_numbers = CTI_OP_ADAM_NUMBERS,
                                          .step_all = cti_nn_adamw_step,
+                                         .bf16_states = true,
                                          .elementwise = true};
 
 static ct_optim *adam_make(ct_module *module, const ct_optim_rule *rule, const ct_adamw_opts *o) {
@@ -47,6 +49,7 @@ static ct_optim *adam_make(ct_module *module, const ct_optim_rule *rule, const c
                                             .decay_matrices_only = o->decay_matrices_only,
                                             .clip_norm = o->clip_norm,
                                             .skip_nonfinite = o->skip_nonfinite,
+                                            .state_dtype = o->state_dtype,
                                             .numbers = numbers},
                             true);
 }

@@ -129,6 +129,7 @@ static const ct_optim_rule rest_rule = {.name = "AdamW",
                                         .numbers = rest_numbers,
                                         .n_numbers = REST_NUMBERS,
                                         .step_all = cti_nn_adamw_step,
+                                        .bf16_states = true,
                                         .elementwise = true};
 
 static const char *const muon_states[] = {"momentum"};
@@ -158,9 +159,10 @@ static bool muon_check(ct_context *context, const ct_muon_opts *o) {
     for (int64_t i = 0; i < o->n_adamw_names; i++)
         if (!o->adamw_names[i])
             return ct_fail(context, CT_ERR_ARGUMENT, "Muon: adamw_names[%" PRId64 "] is NULL", i);
-    if (o->adamw.clip_norm != 0 || o->adamw.skip_nonfinite)
+    if (o->adamw.clip_norm != 0 || o->adamw.skip_nonfinite || o->adamw.state_dtype != CT_F32)
         return ct_fail(context, CT_ERR_ARGUMENT,
-                       "Muon: clip_norm and skip_nonfinite are for all parameters, not of .adamw");
+                       "Muon: clip_norm, skip_nonfinite and state_dtype are for all parameters, "
+                       "not of .adamw");
     if (cti_option(o->lr, 1e-3) == 0 && cti_option(o->adamw.lr, 1e-3) != 0)
         return ct_fail(context, CT_ERR_ARGUMENT,
                        "Muon: lr is 0, and AdamW's lr cannot be in proportion to it");
@@ -189,6 +191,7 @@ static ct_optim *muon_make(ct_module *module, const ct_muon_opts *o, name_patter
                                             .weight_decay = o->weight_decay,
                                             .clip_norm = o->clip_norm,
                                             .skip_nonfinite = o->skip_nonfinite,
+                                            .state_dtype = o->state_dtype,
                                             .numbers = numbers,
                                             .user = patterns},
                             true);

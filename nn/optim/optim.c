@@ -7,11 +7,12 @@
 
 /* ---- parameters and their state ---- */
 
-bool cti_nn_item_start(const ct_optim_rule *rule, cti_nn_item *item) {
+bool cti_nn_item_start(const ct_optim *optim, cti_nn_item *item) {
     const ct_tensor *of = item->range ? item->range->param : item->param;
-    for (int i = 0; i < rule->n_states; i++) {
+    const ct_dtype dtype = optim->state_dtype == CT_BF16 ? CT_BF16 : of->dtype;
+    for (int i = 0; i < cti_nn_rule_of(optim, item)->n_states; i++) {
         CTI_ASSERT(!item->state[i]);
-        item->state[i] = ct_zeros(of->context, of->dtype, of->shape);
+        item->state[i] = ct_zeros(of->context, dtype, of->shape);
         if (!item->state[i]) {
             cti_nn_item_reset(item);
             return false;
@@ -84,10 +85,11 @@ static bool optim_add_rules(ct_optim *optim) {
 }
 
 bool cti_nn_can_train(const ct_optim *optim, const ct_param *param) {
-    if (param->tensor->dtype != CT_BF16 || param->tensor->frozen) return true;
+    const ct_dtype dtype = param->tensor->dtype;
+    if (cti_is_real(dtype) || param->tensor->frozen) return true;
     return ct_fail(optim->context, CT_ERR_DTYPE,
-                   "%s: the parameter %s is bf16, which is not trained: ct_module_to_f32",
-                   cti_nn_optim_name(optim), param->name);
+                   "%s: the parameter %s is %s, which is not trained: ct_module_to",
+                   cti_nn_optim_name(optim), param->name, cti_dtype_name(dtype));
 }
 
 /* ---- making and freeing ---- */
@@ -118,6 +120,10 @@ static void optim_end(cti_hook *self) {
 /* Checks the numbers, and counts the parameters. */
 static bool can_be_made(ct_optim *optim) {
     if (!cti_nn_optim_check(optim, optim)) return false;
+    if (optim->state_dtype != CT_F32 && optim->state_dtype != CT_BF16)
+        return ct_fail(optim->context, CT_ERR_DTYPE,
+                       "%s: state_dtype is %s, must be 0 (the parameter's dtype) or bf16",
+                       cti_nn_optim_name(optim), cti_dtype_name(optim->state_dtype));
     for (ct_param param = {0}; ct_module_next(optim->module, &param);) {
         if (!cti_nn_can_train(optim, &param)) return false;
         optim->count += !cti_nn_leaves_out(param.tensor);
@@ -151,6 +157,7 @@ ct_optim *cti_nn_optim_new(ct_module *module, const ct_optim_rule *rule, ct_opti
         .module = module,
         .changes = module->changes,
         .own = own,
+        .state_dtype = opts.state_dtype,
         .user = opts.user,
         .grad_norm = NAN,
         .grad_scale = 1,

@@ -50,8 +50,8 @@ typedef struct {
     ct_tensor *param;
     cti_optim_range *range; /* owned by the client; NULL: the item steps the whole parameter */
     int rule;               /* index of the rule that updates it */
-    /* tensors of the parameter's dtype, and of its shape or the range's; NULL before the first
-     * update */
+    /* tensors of bf16 or of the parameter's dtype, and of its shape or the range's; NULL before the
+     * first update */
     ct_tensor *state[CTI_NN_STATES];
     ct_tensor *grad; /* the gradient during a step; NULL if the step leaves the parameter out */
     int64_t step;    /* number of updates */
@@ -94,6 +94,7 @@ struct ct_optim {
     bool own;   /* the rules are the library's, so their functions are called directly, and each has
                    step_all */
     double *value;
+    ct_dtype state_dtype; /* CT_F32: states have the parameter's dtype; or CT_BF16 */
     void *user;
     int busy;        /* functions of a program's rule that are running */
     int running;     /* running calls during which the optimiser must not end; see cti_optim_run */
@@ -131,7 +132,7 @@ ct_optim *cti_nn_optim_new(ct_module *module, const ct_optim_rule *rule, ct_opti
 
 /* Makes the item's states, filled with zeros. If this fails, records an error and returns false,
  * and the item has no states. */
-bool cti_nn_item_start(const ct_optim_rule *rule, cti_nn_item *item);
+bool cti_nn_item_start(const ct_optim *optim, cti_nn_item *item);
 /* Frees the states and sets the number of updates to 0. */
 void cti_nn_item_reset(cti_nn_item *item);
 /* Returns whether the pattern matches a name of a parameter. */
@@ -196,7 +197,7 @@ int64_t cti_nn_rules_run(ct_optim *optim);
  * Errors name the parameter. */
 bool cti_nn_can_train(const ct_optim *optim, const ct_param *param);
 static inline bool cti_nn_leaves_out(const ct_tensor *param) {
-    return param->dtype == CT_BF16 && param->frozen;
+    return !cti_is_real(param->dtype) && param->frozen;
 }
 
 /* The factor by which clipping multiplies gradients of this norm. */

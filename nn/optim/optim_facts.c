@@ -18,12 +18,14 @@ static const char *number_spell(double number, char text[FACT_NUMBER]) {
 
 static const char *item_name(const cti_nn_item *item) { return item->names->text; }
 
-/* Writes the names of the rules: "Muon + AdamW". */
+/* Writes the names of the rules and the dtype of states: "Muon + AdamW, states of bf16". */
 static void kind_write(const ct_optim *optim, char *text, size_t size) {
     size_t used = 0;
     for (int i = 0; i < optim->rules && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s%s", i ? " + " : "",
                                  optim->rule[i].is->name);
+    if (optim->state_dtype == CT_BF16 && used < size)
+        snprintf(text + used, size - used, ", states of bf16");
 }
 
 static void item_say(const ct_optim *optim, const cti_nn_item *item, int64_t which,

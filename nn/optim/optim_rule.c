@@ -141,10 +141,61 @@ static int64_t rule_run(ct_optim *optim, const ct_optim_rule *rule, int64_t firs
     return i;
 }
 
+/* ---- states of bf16, for a rule that takes none ---- */
+
+/* Gives n items states of the parameter's dtype, which end with the scope. */
+static bool states_widen(ct_optim_item *items, int64_t n, int states) {
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; k < states; k++) {
+            items[i].state[k] = ct_cast(items[i].state[k], items[i].param->dtype);
+            if (!items[i].state[k]) return false;
+        }
+    return true;
+}
+
+/* Runs the rule as rule_run does, on wide copies of the states, and rounds those of the items that
+ * were updated. The rule may change the items, so `before` and `wide`, which have room for n, keep
+ * what they were. */
+static int64_t rule_run_wide(ct_optim *optim, const ct_optim_rule *rule, int64_t first, int64_t n,
+                             ct_optim_item *before, ct_optim_item *wide) {
+    ct_optim_item *items = optim->steps + first;
+    memcpy(before, items, (size_t)n * sizeof *items);
+    if (!states_widen(items, n, rule->n_states)) return 0;
+    memcpy(wide, items, (size_t)n * sizeof *items);
+    const int64_t done = rule_run(optim, rule, first, n);
+    for (int64_t i = 0; i < done; i++)
+        for (int k = 0; k < rule->n_states; k++)
+            cti_op_round_state(before[i].state[k], wide[i].state[k], before[i].element,
+                               before[i].step);
+    return done;
+}
+
+/* Does so for all items at once if the rule has a step_all, and otherwise one after another, so
+ * that only one has wide states at a time. */
+static int64_t rule_run_rounded(ct_optim *optim, const ct_optim_rule *rule, int64_t first,
+                                int64_t n) {
+    const int64_t part = rule->step_all ? n : 1;
+    const size_t bytes = cti_bytes(part, 2 * sizeof(ct_optim_item));
+    ct_optim_item *copies = n ? cti_take(optim->context, bytes) : NULL;
+    int64_t done = 0, now = part;
+    while (copies && done < n && now == part) {
+        ct_scope scope = ct_scope_open_no_grad(optim->context);
+        now = rule_run_wide(optim, rule, first + done, part, copies, copies + part);
+        ct_scope_close(scope);
+        done += now;
+    }
+    if (copies) cti_give(optim->context, copies, bytes);
+    return done;
+}
+
 int64_t cti_nn_rules_run(ct_optim *optim) {
     int64_t first = 0;
     for (int r = 0; r < optim->rules; r++) {
-        const int64_t n = optim->rule[r].steps, done = rule_run(optim, optim->rule[r].is, first, n);
+        const ct_optim_rule *rule = optim->rule[r].is;
+        const bool rounds = optim->state_dtype == CT_BF16 && rule->n_states && !rule->bf16_states;
+        const int64_t n = optim->rule[r].steps, done = rounds
+                                                           ? rule_run_rounded(optim, rule, first, n)
+                                                           : rule_run(optim, rule, first, n);
         first += done;
         if (done < n) break;
     }

@@ -78,6 +78,7 @@ static void step_fill(const ct_optim *optim, const cti_nn_rule *rule, const cti_
     step->weight_decay = item_decay(optim, rule, item);
     step->grad_scale = optim->grad_scale;
     step->numbers = optim->value + rule->first;
+    step->element = item->range ? item->range->start : 0;
 }
 
 bool cti_nn_step_prepare(ct_optim *optim) {
@@ -87,7 +88,7 @@ bool cti_nn_step_prepare(ct_optim *optim) {
         ct_optim_item *first = step;
         for (cti_nn_item *item = optim->items, *end = item + optim->count; item < end; item++) {
             if (!item->grad || item->rule != r) continue;
-            if (item->step == 0 && !cti_nn_item_start(rule->is, item)) return false;
+            if (item->step == 0 && !cti_nn_item_start(optim, item)) return false;
             if (item_param(item)->numel) step_fill(optim, rule, item, step++);
         }
         rule->steps = step - first;

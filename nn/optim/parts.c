@@ -11,9 +11,7 @@ static bool parts_start(cti_optim_parts *parts) {
         if (!item->range) continue;
         parts->item[i] =
             (cti_nn_item){.param = item->param, .range = item->range, .rule = item->rule};
-        if (parts->of->items[i].state[0] &&
-            !cti_nn_item_start(cti_nn_rule_of(held, item), &parts->item[i]))
-            return false;
+        if (parts->of->items[i].state[0] && !cti_nn_item_start(held, &parts->item[i])) return false;
     }
     return true;
 }

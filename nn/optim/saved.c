@@ -56,13 +56,10 @@ static bool option_gather(cti_nn_state *state, const char *key, ct_optim *optim,
                : cti_nn_state_add_number(state, prefix, name, CT_F64, &optim->value[i]);
 }
 
-bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim,
-                         const unsigned char *found) {
+bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim) {
     char prefix[FIELD];
-    for (int i = 0; i < optim->values; i++) {
-        const bool skips = i == CTI_NN_MATRICES_ONLY && found && !found[optim->count];
-        if (!skips && !option_gather(state, key, optim, i)) return false;
-    }
+    for (int i = 0; i < optim->values; i++)
+        if (!option_gather(state, key, optim, i)) return false;
     snprintf(prefix, sizeof prefix, "%s.", key);
     if (!cti_nn_state_add_number(state, prefix, "skipped", CT_I64, &optim->skipped)) return false;
     for (int64_t i = 0; i < optim->count; i++)
@@ -88,12 +85,6 @@ static bool has_state(const cti_shards *file, const char *key, const ct_optim *o
     return any;
 }
 
-static bool has_matrices_only(const ct_optim *optim, const char *key, const cti_shards *file) {
-    char full[FIELD];
-    snprintf(full, sizeof full, "%s.%s", key, cti_nn_option(optim, CTI_NN_MATRICES_ONLY)->name);
-    return cti_shards_find(file, cti_text_of(full)) >= 0;
-}
-
 void cti_nn_look_up(const ct_optim *optim, const char *key, const cti_shards *file,
                     unsigned char *found) {
     for (int64_t i = 0; i < optim->count; i++) {
@@ -102,7 +93,6 @@ void cti_nn_look_up(const ct_optim *optim, const char *key, const cti_shards *fi
             (unsigned char)((has_group(file, key, item->names->text) ? CTI_NN_HAS_GROUP : 0) |
                             (has_state(file, key, optim, item) ? CTI_NN_HAS_STATE : 0));
     }
-    *found = has_matrices_only(optim, key, file) ? CTI_NN_HAS_MATRICES_ONLY : 0;
 }
 
 bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const unsigned char *found,
@@ -119,8 +109,7 @@ bool cti_nn_draft_begin(ct_optim *draft, const ct_optim *optim, const unsigned c
                               .names = optim->items[i].names,
                               .lr_scale = 1,
                               .grouped = found[i] & CTI_NN_HAS_GROUP};
-        if (found[i] & CTI_NN_HAS_STATE && !cti_nn_item_start(cti_nn_rule_of(optim, item), item))
-            return false;
+        if (found[i] & CTI_NN_HAS_STATE && !cti_nn_item_start(draft, item)) return false;
     }
     return true;
 }
@@ -165,7 +154,7 @@ bool cti_nn_draft_check(const ct_optim *draft, ct_optim *optim, const char *key,
     return true;
 }
 
-/* Version 0.1.0 also wrote states before the first update. They were zeros, so they are dropped. */
+/* A file may have states of a parameter without an update, where an item has none. */
 void cti_nn_draft_adopt(ct_optim *draft, ct_optim *optim) {
     memcpy(optim->value, draft->value, (size_t)optim->values * sizeof(double));
     optim->skipped = draft->skipped;

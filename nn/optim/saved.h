@@ -25,19 +25,15 @@
 #include "../state.h"
 #include "optim.h"
 
-/* The bits in `found`, which has a byte for each item and one more for the optimiser. An item's
- * byte tells whether the file has the options of its group, and whether it has a state of it. The
- * optimiser's byte tells whether the file has decay_matrices_only. (Files of version 0.1 have none
- * for SGD; it is then false.) */
-enum { CTI_NN_HAS_GROUP = 1, CTI_NN_HAS_STATE = 2, CTI_NN_HAS_MATRICES_ONLY = 1 };
-static inline int64_t cti_nn_look_up_size(const ct_optim *optim) { return optim->count + 1; }
+/* The bits in `found`, which has a byte for each item: whether the file has the options of its
+ * group, and whether it has a state of it. */
+enum { CTI_NN_HAS_GROUP = 1, CTI_NN_HAS_STATE = 2 };
 void cti_nn_look_up(const ct_optim *optim, const char *key, const cti_shards *file,
                     unsigned char *found);
 
 /* Adds the tensors of an optimiser to the state: the optimiser itself for a save, a draft for a
- * load. If `found` is NULL all tensors are added, otherwise only the tensors that were found. */
-bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim,
-                         const unsigned char *found);
+ * load. */
+bool cti_nn_optim_gather(cti_nn_state *state, const char *key, ct_optim *optim);
 
 /* Makes a draft with the groups and states that were found. With `cut` the states have the lengths
  * of the items' ranges. Call cti_nn_draft_end also after a failure. */

@@ -39,6 +39,7 @@ static const ct_optim_rule plain_rule = {.name = "SGD",
                                          .numbers = plain_numbers,
                                          .n_numbers = CTI_OP_SGD_NUMBERS,
                                          .step_all = sgd_step,
+                                         .bf16_states = true,
                                          .fault = plain_fault,
                                          .elementwise = true};
 static const ct_optim_rule momentum_rule = {.name = "SGD",
@@ -47,6 +48,7 @@ static const ct_optim_rule momentum_rule = {.name = "SGD",
                                             .numbers = momentum_numbers,
                                             .n_numbers = CTI_OP_SGD_NUMBERS,
                                             .step_all = sgd_step,
+                                            .bf16_states = true,
                                             .fault = momentum_fault,
                                             .elementwise = true};
 
@@ -61,6 +63,7 @@ ct_optim *ct_sgd_new(ct_module *module, ct_sgd_opts o) {
                                             .weight_decay = o.weight_decay,
                                             .clip_norm = o.clip_norm,
                                             .skip_nonfinite = o.skip_nonfinite,
+                                            .state_dtype = o.state_dtype,
                                             .numbers = numbers},
                             true);
 }

@@ -19,6 +19,9 @@
 static bool check_qkv(ct_context *context, const ct_tensor *q, const ct_tensor *k,
                       const ct_tensor *v) {
     const int64_t *nq = q->shape.dim, *nk = k->shape.dim, *nv = v->shape.dim;
+    if (!cti_tensor_no_blocks(q, "attention") || !cti_tensor_no_blocks(k, "attention") ||
+        !cti_tensor_no_blocks(v, "attention"))
+        return false;
     if (q->shape.ndim != 4 || k->shape.ndim != 4 || v->shape.ndim != 4)
         return ct_fail(
             context, CT_ERR_SHAPE,
@@ -60,6 +63,7 @@ static bool check_opts(ct_context *context, const ct_attention_opts *opts, ct_dt
 
 static bool check_packed(ct_context *context, const ct_tensor *x, int64_t heads) {
     const int64_t width = x->shape.ndim == 3 ? x->shape.dim[2] : 0;
+    if (!cti_tensor_no_blocks(x, "packed_attention")) return false;
     if (x->shape.ndim != 3 || heads < 1 || width % 3 || width / 3 % heads)
         return ct_fail(context, CT_ERR_SHAPE,
                        "packed_attention: expected (B, T, 3E) with E divisible by %" PRId64

@@ -28,10 +28,11 @@ bool cti_op_refuse_dtypes(const ct_call *c, int i) {
                    c->op->name, cti_dtype_name(c->in[0]->dtype), cti_dtype_name(c->in[i]->dtype));
 }
 
-bool cti_op_same_dtype_or_bf16(const ct_call *c, int weight) {
-    const bool bf16 = c->in[0]->dtype == CT_F32 && c->in[weight]->dtype == CT_BF16;
+bool cti_op_same_dtype_or_weight(const ct_call *c, int weight) {
+    const ct_dtype dtype = c->in[weight]->dtype;
+    const bool at_rest = c->in[0]->dtype == CT_F32 && (dtype == CT_BF16 || cti_is_blocks(dtype));
     for (int i = 1; i < c->n; i++)
-        if (c->in[i] && c->in[i]->dtype != c->in[0]->dtype && !(bf16 && i == weight))
+        if (c->in[i] && c->in[i]->dtype != c->in[0]->dtype && !(at_rest && i == weight))
             return cti_op_refuse_dtypes(c, i);
     return true;
 }

@@ -94,8 +94,8 @@ static inline bool cti_op_same_dtype(const ct_call *c) {
     return true;
 }
 
-/* the same, but in[weight] may be bf16 if the others are f32 */
-bool cti_op_same_dtype_or_bf16(const ct_call *c, int weight);
+/* the same, but in[weight] may be bf16 or blocks if the others are f32 */
+bool cti_op_same_dtype_or_weight(const ct_call *c, int weight);
 
 /* Sums a gradient to the shape of in[i], the last step in the backward of every broadcast. sum_to.c
  * has it. */

@@ -31,7 +31,9 @@ static uint64_t key_of(ct_dtype dtype, const char *x, int64_t i) {
     case CT_F64: return key_of_real(cti_real_get(dtype, x, i));
     case CT_I64: return (uint64_t)((const int64_t *)x)[i] ^ TOP_BIT;
     case CT_BOOL: return ((const bool *)x)[i];
-    case CT_BF16: break;
+    case CT_BF16:
+    case CT_Q8_0:
+    case CT_Q4_0: break;
     }
     CTI_ASSERT(false); /* topk and argsort refuse other dtypes */
     return 0;

@@ -1,7 +1,6 @@
 /* One step of Adam or AdamW of all parameters. The kernel has the formula.
  * Kingma & Ba 2014, arXiv:1412.6980 */
 #include "../support/op.h"
-#include "../../src/core/isa.h"
 #include "update.h"
 #include "../../src/kernels/elementwise.h"
 
@@ -12,10 +11,13 @@ enum { ADAM_UNIT = 64, ADAM_STATES = 2 };
 /* An item's `work`: 1 - beta^t. */
 enum { BIAS1, BIAS2 };
 
+static void adam_elements(const cti_elementwise_kernels *kernels, int64_t n, void *param,
+                          const void *grad, void *const state[ADAM_STATES], const void *numbers) {
+    kernels->adam(n, param, grad, state[0], state[1], numbers);
+}
+
 static void adam_task(void *arg, const ct_optim_item *item, int64_t first, int64_t at,
                       int64_t count) {
-    const ct_tensor *p = item->param;
-    const size_t place = (size_t)at * cti_dtype_size(p->dtype);
     const cti_adam_numbers numbers = {.lr = item->lr,
                                       .beta1 = item->numbers[CTI_OP_BETA1],
                                       .beta2 = item->numbers[CTI_OP_BETA2],
@@ -26,9 +28,7 @@ static void adam_task(void *arg, const ct_optim_item *item, int64_t first, int64
                                       .grad_scale = item->grad_scale,
                                       .decoupled = *(const bool *)arg};
     (void)first;
-    p->context->isa->of[p->dtype]->elementwise->adam(
-        count, p->data + place, item->grad->data + place, item->state[0]->data + place,
-        item->state[1]->data + place, &numbers);
+    cti_op_step_elements(item, ADAM_STATES, at, count, adam_elements, &numbers);
 }
 
 /* Fills in the bias corrections of all[i]. Items mostly have the step and the numbers of the item

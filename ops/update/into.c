@@ -39,7 +39,7 @@ static bool has_an_address_each(const ct_tensor *to, const char *name) {
 
 bool cti_op_writes(ct_tensor *to, const char *name) {
     return cti_tensor_ready(to, name) && cti_tensor_has_values(to, name) &&
-           has_an_address_each(to, name);
+           cti_tensor_no_blocks(to, name) && has_an_address_each(to, name);
 }
 
 bool cti_op_writes_from(ct_tensor *to, const ct_tensor *from, const char *name) {
@@ -52,6 +52,7 @@ bool cti_op_writes_from(ct_tensor *to, const ct_tensor *from, const char *name) 
     if (!cti_tensor_has_values(to, name) || !cti_ready(context) ||
         !cti_tensor_has_values(from, name))
         return false;
+    if (!cti_tensor_no_blocks(to, name) || !cti_tensor_no_blocks(from, name)) return false;
     if (!cti_shape_broadcasts_to(from->shape, to->shape))
         return ct_fail(context, CT_ERR_SHAPE, "%s: %s does not broadcast to %s", name,
                        SHAPE(from->shape), SHAPE(to->shape));

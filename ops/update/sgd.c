@@ -1,7 +1,6 @@
 /* One step of gradient descent of all parameters, with or without momentum. The kernel has the
  * formula. */
 #include "../support/op.h"
-#include "../../src/core/isa.h"
 #include "update.h"
 #include "../../src/kernels/elementwise.h"
 
@@ -9,10 +8,14 @@ enum { SGD_UNIT = 64 };
 
 static int sgd_states(const ct_optim_item *item) { return item->numbers[CTI_OP_MOMENTUM] != 0; }
 
+static void sgd_elements(const cti_elementwise_kernels *kernels, int64_t n, void *param,
+                         const void *grad, void *const state[CTI_OP_STEP_STATES],
+                         const void *numbers) {
+    kernels->sgd(n, param, grad, state[0], numbers);
+}
+
 static void sgd_task(void *arg, const ct_optim_item *item, int64_t first, int64_t at,
                      int64_t count) {
-    const ct_tensor *p = item->param;
-    const size_t place = (size_t)at * cti_dtype_size(p->dtype);
     const cti_sgd_numbers numbers = {.lr = item->lr,
                                      .momentum = item->numbers[CTI_OP_MOMENTUM],
                                      .dampening = item->numbers[CTI_OP_DAMPENING],
@@ -21,9 +24,7 @@ static void sgd_task(void *arg, const ct_optim_item *item, int64_t first, int64_
                                      .nesterov = item->numbers[CTI_OP_NESTEROV] != 0,
                                      .first = item->step == 1};
     (void)arg, (void)first;
-    p->context->isa->of[p->dtype]->elementwise->sgd(
-        count, p->data + place, item->grad->data + place,
-        sgd_states(item) ? item->state[0]->data + place : NULL, &numbers);
+    cti_op_step_elements(item, sgd_states(item), at, count, sgd_elements, &numbers);
 }
 
 bool cti_op_sgd_step(ct_optim_item *all, int64_t n) {

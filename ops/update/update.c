@@ -2,6 +2,7 @@
 #include "../../src/core/profile.h"
 #include "../support/op.h"
 #include "update.h"
+#include "../../src/kernels/elementwise.h"
 
 #include <string.h>
 
@@ -10,6 +11,7 @@ bool cti_op_updatable(ct_tensor *t, const char *name, bool real) {
     if (real && !cti_is_real(t->dtype))
         return ct_fail(t->context, CT_ERR_DTYPE, "%s: takes f32 or f64, not %s", name,
                        cti_dtype_name(t->dtype));
+    if (!cti_tensor_no_blocks(t, name)) return false;
     if (!t->contiguous)
         return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: the tensor %s is not contiguous", name,
                        SHAPE(t->shape));
@@ -18,15 +20,16 @@ bool cti_op_updatable(ct_tensor *t, const char *name, bool real) {
 
 /* A step calls this four times for each parameter. So one condition decides whether anything is
  * wrong, and the checks below only find out what it is. */
-static bool update_fits(const ct_tensor *t, const ct_tensor *u) {
+static bool update_fits(const ct_tensor *t, const ct_tensor *u, bool state) {
     return u && u->self == u && u->context == t->context && u->storage && u->contiguous &&
-           u->dtype == t->dtype && cti_shape_same(&u->shape, &t->shape);
+           (u->dtype == t->dtype || (state && u->dtype == CT_BF16)) &&
+           cti_shape_same(&u->shape, &t->shape);
 }
 
-/* Returns whether u, the second tensor, is contiguous and has t's context, shape and dtype. If not,
- * records the error. */
-static bool updates_with(ct_tensor *t, ct_tensor *u, const char *name) {
-    if (update_fits(t, u)) return true;
+/* Returns whether u, the gradient or a state, is contiguous and has t's context, shape and dtype; a
+ * state may be bf16. If not, records the error. */
+static bool updates_with(ct_tensor *t, ct_tensor *u, bool state, const char *name) {
+    if (update_fits(t, u, state)) return true;
     if (!u) return ct_fail(t->context, CT_ERR_ARGUMENT, "%s: a tensor is NULL", name);
     if (!cti_tensor_in(u, t->context, name)) return false;
     if (!cti_shape_equal(u->shape, t->shape))
@@ -39,16 +42,67 @@ static bool updates_with(ct_tensor *t, ct_tensor *u, const char *name) {
 }
 
 bool cti_op_step_is_ready(const ct_optim_item *item, int states, const char *name) {
-    if (!cti_op_updatable(item->param, name, true) || !updates_with(item->param, item->grad, name))
+    if (!cti_op_updatable(item->param, name, true) ||
+        !updates_with(item->param, item->grad, false, name))
         return false;
     for (int i = 0; i < states; i++)
-        if (!updates_with(item->param, item->state[i], name)) return false;
+        if (!updates_with(item->param, item->state[i], true, name)) return false;
     return true;
 }
 
 void cti_op_step_wrote(const ct_optim_item *item, int states) {
     cti_tensor_wrote(item->param);
     for (int i = 0; i < states; i++) cti_tensor_wrote(item->state[i]);
+}
+
+/* ---- states of bf16 ---- */
+
+void cti_op_step_elements(const ct_optim_item *item, int states, int64_t at, int64_t count,
+                          cti_op_step_kernel *kernel, const void *numbers) {
+    enum { PIECE = 512 };
+    double room[CTI_OP_STEP_STATES][PIECE];
+    const ct_tensor *p = item->param;
+    const cti_isa *isa = p->context->isa;
+    const cti_elementwise_kernels *k = isa->of[p->dtype]->elementwise;
+    const int64_t size = (int64_t)cti_dtype_size(p->dtype), end = at + count;
+    const bool rounds = states && item->state[0]->dtype != p->dtype;
+    for (int64_t n; at < end; at += n) {
+        void *state[CTI_OP_STEP_STATES] = {NULL};
+        n = rounds && end - at > PIECE ? PIECE : end - at;
+        for (int i = 0; i < states; i++) {
+            const ct_tensor *s = item->state[i];
+            state[i] = rounds ? (void *)room[i] : s->data + at * size;
+            if (rounds)
+                isa->of[CT_BF16]->elementwise->cast[p->dtype](
+                    n, s->data + at * (int64_t)sizeof(uint16_t), state[i]);
+        }
+        kernel(k, n, p->data + at * size, item->grad->data + at * size, state, numbers);
+        for (int i = 0; rounds && i < states; i++)
+            k->round(n, state[i], item->element + at, item->step,
+                     item->state[i]->data + at * (int64_t)sizeof(uint16_t));
+    }
+}
+
+typedef struct {
+    ct_tensor *state;
+    const ct_tensor *wide;
+    int64_t element, step;
+} round_state;
+
+static void round_task(void *arg, int64_t begin, int64_t end, int worker) {
+    const round_state *r = arg;
+    const ct_tensor *wide = r->wide;
+    (void)worker;
+    wide->context->isa->of[wide->dtype]->elementwise->round(
+        end - begin, wide->data + begin * (int64_t)cti_dtype_size(wide->dtype), r->element + begin,
+        r->step, r->state->data + begin * (int64_t)sizeof(uint16_t));
+}
+
+void cti_op_round_state(ct_tensor *state, const ct_tensor *wide, int64_t element, int64_t step) {
+    CTI_ASSERT(state->contiguous && wide->contiguous && state->numel == wide->numel);
+    cti_parallel(state->context, state->numel, cti_op_grain(1), round_task,
+                 &(round_state){state, wide, element, step});
+    cti_tensor_wrote(state);
 }
 
 /* ---- many tensors in one job, because a single bias is too small to be worth a thread ---- */

@@ -23,9 +23,9 @@ bool cti_op_scale_in_place(ct_tensor *t, double a); /* f32, f64 */
 enum { CTI_OP_BETA1, CTI_OP_BETA2, CTI_OP_EPS, CTI_OP_ADAM_NUMBERS };
 enum { CTI_OP_MOMENTUM, CTI_OP_DAMPENING, CTI_OP_NESTEROV, CTI_OP_SGD_NUMBERS };
 
-/* Each item has a parameter, its gradient and its optimiser states, all of one shape and dtype. The
- * states are Adam's m and v, or SGD's buffer, which may be NULL without momentum. These steps write
- * the items' work. `decoupled` is AdamW. */
+/* Each item has a parameter, its gradient and its optimiser states, all of one shape and dtype; but
+ * the states may be bf16. They are Adam's m and v, or SGD's buffer, which may be NULL without
+ * momentum. These steps write the items' work. `decoupled` is AdamW. */
 bool cti_op_adam_step(ct_optim_item *all, int64_t n, bool decoupled);
 bool cti_op_sgd_step(ct_optim_item *all, int64_t n);
 
@@ -47,7 +47,7 @@ double cti_op_add_units(const double *sums, int64_t units);
 bool cti_op_updatable(ct_tensor *t, const char *name, bool real);
 
 /* Returns whether the parameter, the gradient and the first `states` states exist and have one
- * shape and dtype. If not, records the error. */
+ * shape and dtype, apart from states of bf16. If not, records the error. */
 bool cti_op_step_is_ready(const ct_optim_item *item, int states, const char *name);
 void cti_op_step_wrote(const ct_optim_item *item, int states);
 
@@ -65,6 +65,18 @@ typedef struct {
     cti_op_step_task *task;
     void *arg;
 } cti_op_step_job;
+/* Updates `count` elements of the item from element `at` on by `kernel`, which gets the addresses
+ * of the first of them. States of bf16 become the parameter's dtype before and are rounded
+ * afterwards, some hundred elements at a time. */
+typedef void cti_op_step_kernel(const cti_elementwise_kernels *kernels, int64_t n, void *param,
+                                const void *grad, void *const state[2], const void *numbers);
+enum { CTI_OP_STEP_STATES = 2 };
+void cti_op_step_elements(const ct_optim_item *item, int states, int64_t at, int64_t count,
+                          cti_op_step_kernel *kernel, const void *numbers);
+/* Rounds a state to bf16 after a step, as these steps do. `wide` is contiguous and has the shape of
+ * `state`; wide's first element is this element of the parameter. */
+void cti_op_round_state(ct_tensor *state, const ct_tensor *wide, int64_t element, int64_t step);
+
 int64_t cti_op_step_units(const ct_optim_item *all, int64_t n, int64_t unit);
 void cti_op_step_all(ct_optim_item *all, int64_t n, cti_op_step_job job);
 

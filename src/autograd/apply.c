@@ -1,6 +1,13 @@
 /* ct_apply, which runs an op's forward and records the call if a gradient is wanted. */
 #include "observe.h"
 
+/* Whether the op takes input i, which is of blocks. */
+static bool reads_blocks(const ct_call *c, const ct_tensor *t, int i) {
+    if (c->op->flags & CTI_OP_READS_BLOCKS) return true;
+    return ct_fail(c->context, CT_ERR_DTYPE, "%s: does not take %s, of which input %d is; ct_cast",
+                   c->op->name, cti_dtype_name(t->dtype), i);
+}
+
 /* Checks the inputs `given`. Sets in[i] to the input or, for an op without CT_OP_STRIDED, to a
  * dense copy of it; wants[i] to whether its gradient is wanted; and *wanted to whether any gradient
  * is wanted. */
@@ -23,7 +30,9 @@ static inline __attribute__((always_inline)) bool apply_prepare(ct_call *c, ct_t
         *wanted |= wants[i];
         if (t->contiguous) continue;
         if (!cti_tensor_has_values(t, op->name)) return false;
-        if (!(op->flags & CT_OP_STRIDED)) {
+        if (cti_is_blocks(t->dtype)) {
+            if (!reads_blocks(c, t, i)) return false;
+        } else if (!(op->flags & CT_OP_STRIDED)) {
             in[i] = cti_tensor_dense(t);
             if (!in[i]) return false;
         }

@@ -211,13 +211,13 @@ static bool seed_check(ct_context *context, const ct_tensor *out, const ct_tenso
         ct_fail(context, CT_ERR_GRAD,
                 "backward: an output of shape %s is not one number; give it a cotangent",
                 SHAPE(out->shape));
+    else if (cotangent && out->dtype != cotangent->dtype)
+        ct_fail(context, CT_ERR_DTYPE, "backward: the cotangent of output %d is %s, the output %s",
+                i, cti_dtype_name(cotangent->dtype), cti_dtype_name(out->dtype));
     else if (cotangent && !cti_shape_equal(out->shape, cotangent->shape))
         ct_fail(context, CT_ERR_SHAPE,
                 "backward: the cotangent of output %d has shape %s, the output %s", i,
                 SHAPE(cotangent->shape), SHAPE(out->shape));
-    else if (cotangent && out->dtype != cotangent->dtype)
-        ct_fail(context, CT_ERR_DTYPE, "backward: the cotangent of output %d is %s, the output %s",
-                i, cti_dtype_name(cotangent->dtype), cti_dtype_name(out->dtype));
     else return true;
     return false;
 }

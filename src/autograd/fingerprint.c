@@ -72,9 +72,12 @@ static uint64_t sum_of(ct_dtype dtype, const char *data, int64_t n, uint64_t fir
     case CT_F64: return sum_of_f64(data, n, first);
     case CT_I64: return sum_of_i64(data, n, first);
     case CT_BOOL: return sum_of_bool(data, n, first);
-    case CT_BF16: break;
+    case CT_BF16: return sum_of_bf16(data, n, first);
+    case CT_Q8_0:
+    case CT_Q4_0: break;
     }
-    return sum_of_bf16(data, n, first);
+    CTI_ASSERT(false); /* cti_fingerprint_values sums their bytes */
+    return 0;
 }
 
 typedef struct {
@@ -121,6 +124,9 @@ uint64_t cti_fingerprint_type(uint64_t print, const ct_tensor *t) {
 
 uint64_t cti_fingerprint_values(uint64_t print, const ct_tensor *t) {
     enum { CHUNK_ELEMENTS = 1 << 17 };
+    if (cti_is_blocks(t->dtype))
+        return cti_fingerprint_add(print,
+                                   sum_of_bool(t->data, cti_dtype_bytes(t->dtype, t->numel), 0));
     if (!t->contiguous) return cti_fingerprint_add(print, sum_of_rows(t));
     values v = {.tensor = t};
     cti_parallel(t->context, t->numel, CHUNK_ELEMENTS, elements_add, &v);

@@ -29,8 +29,9 @@ typedef struct {
     int n; /* the number of fn's inputs; the node's later inputs are outside tensors that fn uses */
     ct_rng rng; /* the generator's state before the first run */
     ct_matmul_precision matmul;
-    uint64_t values; /* the fingerprint of the first run's result */
-    uint64_t graph;  /* the fingerprint of the nodes by which the first run computed its result */
+    uint64_t switched; /* context->switched */
+    uint64_t values;   /* the fingerprint of the first run's result */
+    uint64_t graph;    /* the fingerprint of the nodes by which the first run computed its result */
     _Alignas(16) char copy[CTI_RECOMPUTE_ARG];
 } recompute_attrs;
 
@@ -315,7 +316,8 @@ ct_tensor *cti_recompute(ct_fn fn, void *arg, size_t arg_size, ct_tensor *const 
                          .copied = arg_size > 0,
                          .n = n,
                          .rng = context->rng,
-                         .matmul = context->matmul};
+                         .matmul = context->matmul,
+                         .switched = context->switched};
     if (arg_size) memcpy(a.copy, arg, arg_size);
     cti_span span;
     if (context->observed && !cti_observe_enter(context, &cti_op_recompute, &span)) return NULL;
@@ -366,10 +368,13 @@ static ct_tensor *function_run_again(const cti_node *node, cti_frame *frame) {
     }
     const ct_rng rng = context->rng;
     const ct_matmul_precision matmul = context->matmul;
+    const uint64_t switched = context->switched;
     context->rng = a->rng;
+    context->switched = a->switched;
     cti_set_matmul(context, a->matmul);
     ct_tensor *y = able ? recompute_run_function(context, a, in, frame) : NULL;
     context->rng = rng;
+    context->switched = switched;
     cti_set_matmul(context, matmul);
     if (a->n > ON_STACK) cti_give(context, in, bytes);
     return y;

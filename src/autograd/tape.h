@@ -66,6 +66,10 @@ _Static_assert(offsetof(cti_node, call) == 0, "a call's address is its node's");
 /* A flag of ct_op: the attributes are a struct without padding or pointers, so the bytes tell
  * whether two calls are equal. */
 #define CTI_OP_EXACT_ATTRS (1u << 9)
+/* A flag of ct_op: an input may be of blocks (../core/block_matrix.h), and is then given as it is.
+ * The op refuses it where it wants another dtype. Any other op is an error before its forward
+ * runs. */
+#define CTI_OP_READS_BLOCKS (1u << 10)
 
 static inline cti_node *cti_node_of(const cti_grad_slot *slot) {
     return (cti_node *)((char *)(slot - slot->index) - offsetof(cti_node, slot));

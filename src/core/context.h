@@ -128,7 +128,10 @@ struct ct_context {
     int64_t ended_uses;   /* the number of times that a tensor was refused because it had ended */
     const char *backward; /* the name of the op whose backward is running, or NULL */
     int *pending;         /* the number of pending nodes of this backward */
-    bool in_recompute;    /* a function of ct_recompute runs; its nodes are dropped at its end */
+    /* the number of times that ct_lora_enable has switched something; while a function of
+     * ct_recompute runs again, the number at its first run */
+    uint64_t switched;
+    bool in_recompute; /* a function of ct_recompute runs; its nodes are dropped at its end */
     struct cti_file_set *set; /* the set that files of a running save join, or NULL: io/set.h */
     struct cti_watch *watch;  /* the watcher of the leaves, or NULL */
     _Atomic uintptr_t inside; /* debug mode: the thread that is inside a call, or 0 */

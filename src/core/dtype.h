@@ -7,18 +7,20 @@
 
 #include <math.h>
 
+#include "../kernels/block_line.h"
 #include "assert.h"
 
-enum { CTI_DTYPES = CT_BF16 + 1 };
+enum { CTI_DTYPES = CT_Q4_0 + 1 };
 
 typedef struct {
-    const char *name;    /* the name in messages and in names of functions: "f32" */
-    const char *file;    /* the name in a safetensors file: "F32" */
-    unsigned char size;  /* the bytes of an element */
-    bool real;           /* whether ops compute in this dtype; its tensors can have gradients */
-    ct_dtype computed;   /* the dtype of a product's result: this dtype, or a wider one */
-    ct_dtype statistics; /* the dtype of a mean, a maximum or 1 / a sum that a kernel keeps of a
-                          * row: `real` in src/kernels/simd.h */
+    const char *name;        /* the name in messages and in names of functions: "f32" */
+    const char *file;        /* the name in a safetensors file: "F32" */
+    unsigned char size;      /* the bytes of an element; 0 in a dtype of blocks */
+    bool real;               /* whether ops compute in this dtype; its tensors can have gradients */
+    ct_dtype computed;       /* the dtype of a product's result: this dtype, or a wider one */
+    ct_dtype statistics;     /* the dtype of a mean, a maximum or 1 / a sum that a kernel keeps of a
+                              * row: `real` in src/kernels/simd.h */
+    unsigned char code_bits; /* of an element in a dtype of blocks (block_matrix.h); else 0 */
 } cti_dtype_info;
 
 extern const cti_dtype_info cti_dtype_table[CTI_DTYPES];
@@ -32,6 +34,13 @@ static inline ct_dtype cti_dtype_statistics(ct_dtype dtype) {
     return cti_dtype_table[dtype].statistics;
 }
 static inline bool cti_is_real(ct_dtype dtype) { return cti_dtype_table[dtype].real; }
+static inline bool cti_is_blocks(ct_dtype dtype) { return cti_dtype_table[dtype].code_bits != 0; }
+
+/* The bytes of n elements one behind the other; of blocks, of whole lines with n elements. */
+static inline int64_t cti_dtype_bytes(ct_dtype dtype, int64_t n) {
+    return cti_is_blocks(dtype) ? cti_line_bytes(cti_dtype_table[dtype].code_bits, n)
+                                : n * (int64_t)cti_dtype_size(dtype);
+}
 
 /* The next three functions access an element of an array of f32 or f64. They are for checks and for
  * tables of a few numbers. */
@@ -44,7 +53,9 @@ static inline double cti_real_get(ct_dtype dtype, const void *x, int64_t i) {
     case CT_F64: return ((const double *)x)[i];
     case CT_I64:
     case CT_BOOL:
-    case CT_BF16: break;
+    case CT_BF16:
+    case CT_Q8_0:
+    case CT_Q4_0: break;
     }
     return (double)NAN;
 }
@@ -57,7 +68,9 @@ static inline void cti_real_add(ct_dtype dtype, void *to, int64_t i, const void 
     case CT_F64: ((double *)to)[i] += ((const double *)from)[j]; break;
     case CT_I64:
     case CT_BOOL:
-    case CT_BF16: break;
+    case CT_BF16:
+    case CT_Q8_0:
+    case CT_Q4_0: break;
     }
 }
 
@@ -68,7 +81,9 @@ static inline void cti_real_set(ct_dtype dtype, void *x, int64_t i, double value
     case CT_F64: ((double *)x)[i] = value; break;
     case CT_I64:
     case CT_BOOL:
-    case CT_BF16: break;
+    case CT_BF16:
+    case CT_Q8_0:
+    case CT_Q4_0: break;
     }
 }
 

@@ -108,7 +108,7 @@ static const built_isa built[] = {CTI_SETS};
 enum { BUILT = sizeof built / sizeof *built };
 
 typedef struct {
-    cti_kernels real[BUILT][REAL_DTYPES], i64, boolean, bf16;
+    cti_kernels real[BUILT][REAL_DTYPES], i64, boolean, bf16, blocks;
     cti_isa isa[BUILT]; /* [count] the sets that this machine runs */
     int count;
     char names[BUILT * 16];
@@ -133,7 +133,7 @@ static const cti_row_kernels no_rows;
 static const cti_random_kernels no_random;
 
 static void prepare_isas(isa_tables *all) {
-    all->i64 = all->boolean = all->bf16 = (cti_kernels){
+    all->i64 = all->boolean = all->bf16 = all->blocks = (cti_kernels){
         .unary = &no_unary, .elementwise = &no_elementwise, .rows = &no_rows, .random = &no_random};
     cti_kernels_i64(&all->i64);
     cti_kernels_bool(&all->boolean);
@@ -143,9 +143,9 @@ static void prepare_isas(isa_tables *all) {
         strcat(all->names, built[row].name);
         if (!machine_runs(built[row].name)) continue;
         fill_tables(all, row);
-        all->isa[all->count++] = (cti_isa){
-            built[row].name,
-            {&all->real[row][0], &all->real[row][1], &all->i64, &all->boolean, &all->bf16}};
+        all->isa[all->count++] = (cti_isa){built[row].name,
+                                           {&all->real[row][0], &all->real[row][1], &all->i64,
+                                            &all->boolean, &all->bf16, &all->blocks, &all->blocks}};
     }
 }
 

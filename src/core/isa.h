@@ -7,7 +7,7 @@
 /* The tables of one instruction set. */
 typedef struct cti_isa {
     const char *name;
-    const cti_kernels *of[5]; /* the table of each ct_dtype */
+    const cti_kernels *of[7]; /* the table of each ct_dtype */
 } cti_isa;
 
 /* The ISA of this name, or the best ISA if the name is NULL. Returns NULL if this build has no ISA

@@ -287,6 +287,7 @@ static void probe_updates(bits_probe *p) {
         k->elementwise->adam(N, p->one, p->b, p->two, p->three, &adam);
         hash_one(p, N), hash_two(p, N), hash_three(p, N);
         k->elementwise->sgd(N, p->one, p->a, p->two, &sgd), hash_one(p, N), hash_two(p, N);
+        k->elementwise->round(N, p->two, kind, 3, p->three), hash_three(p, N / 4);
     }
 }
 

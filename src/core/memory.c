@@ -28,9 +28,9 @@ typedef enum { ALONE, SLAB, REGION } block_kind;
 
 /* The header of a block from the allocator, which is a slab, a region, or a large or lasting block
  * by itself. */
-struct cti_block {
+struct cti_pool_block {
     cti_free_block link; /* the next block on pool->blocks */
-    cti_block *prev;
+    cti_pool_block *prev;
     void *raw;    /* the allocator's address; the header is at the first aligned address in it */
     size_t total; /* the size that was requested from the allocator */
     block_kind kind;
@@ -58,19 +58,23 @@ enum {
     HUGE_PAGE = 2 << 20,
 };
 
-_Static_assert(sizeof(cti_block) <= BLOCK_HEADER,
+_Static_assert(sizeof(cti_pool_block) <= BLOCK_HEADER,
                "data begins HEADER bytes behind an aligned address");
-_Static_assert(offsetof(cti_block, link) == 0, "sort_by_address sorts blocks by their links");
+_Static_assert(offsetof(cti_pool_block, link) == 0, "sort_by_address sorts blocks by their links");
 _Static_assert(sizeof(cti_free_block) <= CTI_ALIGN, "a free block of any class holds its link");
 
-static cti_block *next_of(const cti_block *block) { return (cti_block *)block->link.next; }
-static char *data_of_block(cti_block *block) { return (char *)block + BLOCK_HEADER; }
+static cti_pool_block *next_of(const cti_pool_block *block) {
+    return (cti_pool_block *)block->link.next;
+}
+static char *data_of_block(cti_pool_block *block) { return (char *)block + BLOCK_HEADER; }
 
 /* The header of a large block, from the address of its data. */
-static cti_block *block_of(void *data) { return (cti_block *)((char *)data - BLOCK_HEADER); }
+static cti_pool_block *block_of(void *data) {
+    return (cti_pool_block *)((char *)data - BLOCK_HEADER);
+}
 
 /* The number of bytes behind the header. */
-static size_t capacity(const cti_block *block) { return block->total - OVERHEAD; }
+static size_t capacity(const cti_pool_block *block) { return block->total - OVERHEAD; }
 
 static void asan_poison(const cti_pool *pool, void *memory, size_t size) {
     if (!pool->poison) cti_asan_poison(memory, size);
@@ -105,18 +109,18 @@ void cti_pool_init(cti_pool *pool, ct_allocator allocator, int64_t limit, bool p
 
 /* Makes a block with `size` bytes behind its header. Returns NULL if memory is short or the block
  * would pass the limit. */
-static cti_block *block_new(cti_pool *pool, size_t size, block_kind kind) {
+static cti_pool_block *block_new(cti_pool *pool, size_t size, block_kind kind) {
     const size_t total = size + OVERHEAD; /* cannot overflow: see CTI_MOST_BYTES */
     if (pool->limit && (int64_t)total > pool->limit - pool->held) return NULL;
     pool->calls++;
     void *raw = pool->allocator.alloc(pool->allocator.data, total);
     if (!raw) return NULL;
-    cti_block *block =
-        (cti_block *)(((uintptr_t)raw + CTI_ALIGN - 1) & ~(uintptr_t)(CTI_ALIGN - 1));
-    *block = (cti_block){.link = {pool->blocks ? &pool->blocks->link : NULL},
-                         .raw = raw,
-                         .total = total,
-                         .kind = kind};
+    cti_pool_block *block =
+        (cti_pool_block *)(((uintptr_t)raw + CTI_ALIGN - 1) & ~(uintptr_t)(CTI_ALIGN - 1));
+    *block = (cti_pool_block){.link = {pool->blocks ? &pool->blocks->link : NULL},
+                              .raw = raw,
+                              .total = total,
+                              .kind = kind};
     CTI_ASSERT(data_of_block(block) + size <= (char *)raw + total);
     /* a chunk of a region is filled when it is taken */
     if (pool->poison && kind != REGION) memset(data_of_block(block), 0xff, size);
@@ -128,8 +132,8 @@ static cti_block *block_new(cti_pool *pool, size_t size, block_kind kind) {
     return block;
 }
 
-static void block_free(cti_pool *pool, cti_block *block) {
-    cti_block *next = next_of(block);
+static void block_free(cti_pool *pool, cti_pool_block *block) {
+    cti_pool_block *next = next_of(block);
     CTI_ASSERT(block == (block->prev ? next_of(block->prev) : pool->blocks));
     CTI_ASSERT((!next || next->prev == block) && pool->held >= (int64_t)block->total);
     if (next) next->prev = block->prev;
@@ -178,7 +182,7 @@ static void *cut_from_slab(cti_pool *pool, size_t bytes) {
     cti_slab *slab = &pool->slab;
     if ((size_t)(slab->end - slab->next) < bytes) {
         int64_t size = cti_min(cti_max(pool->held / 8, SLAB_MIN), SLAB_MAX) / CTI_ALIGN * CTI_ALIGN;
-        cti_block *block = block_new(pool, (size_t)size, SLAB);
+        cti_pool_block *block = block_new(pool, (size_t)size, SLAB);
         if (!block) {
             size = SMALL_MAX;
             block = block_new(pool, (size_t)size, SLAB);
@@ -209,7 +213,7 @@ static void *take_large(cti_pool *pool, size_t bytes, int class) {
                   size = cti_max(cti_min(pool->held, most), least) + OVERHEAD,
                   total = cti_round_up(size, size < HUGE_PAGE ? SLAB_MIN : HUGE_PAGE);
     int64_t inside = total - OVERHEAD;
-    cti_block *region = block_new(pool, (size_t)inside, REGION);
+    cti_pool_block *region = block_new(pool, (size_t)inside, REGION);
     if (!region) {
         inside = least;
         region = block_new(pool, (size_t)inside, REGION);
@@ -223,7 +227,7 @@ static void *take_large(cti_pool *pool, size_t bytes, int class) {
 static void *take_new(cti_pool *pool, size_t bytes, int class) {
     if (bytes <= SMALL_MAX) return cut_from_slab(pool, bytes);
     if (pool->in_regions) return take_large(pool, bytes, class);
-    cti_block *block = block_new(pool, bytes, ALONE);
+    cti_pool_block *block = block_new(pool, bytes, ALONE);
     return block ? data_of_block(block) : NULL;
 }
 
@@ -287,7 +291,7 @@ void *cti_take_any(ct_context *context, size_t size) {
 
 void *cti_take_lasting(ct_context *context, size_t size) {
     cti_pool *pool = &context->pool;
-    cti_block *block = block_new(pool, size, ALONE);
+    cti_pool_block *block = block_new(pool, size, ALONE);
     if (!block) {
         ct_memory_trim(context);
         block = block_new(pool, size, ALONE);
@@ -375,13 +379,13 @@ static cti_free_block *sort_by_address(cti_free_block *list) {
 
 /* The slab that holds the free block. The search begins at `slab` and goes to higher addresses.
  * Both lists are sorted, so all free blocks of a list together take one pass over the slabs. */
-static cti_block *slab_holding(cti_block *slab, const cti_free_block *free) {
+static cti_pool_block *slab_holding(cti_pool_block *slab, const cti_free_block *free) {
     while ((const char *)free >= (const char *)slab->raw + slab->total) slab = next_of(slab);
     CTI_ASSERT(slab->kind == SLAB && (const char *)free >= (const char *)slab + BLOCK_HEADER);
     return slab;
 }
 
-static bool is_free_slab(const cti_block *block) {
+static bool is_free_slab(const cti_pool_block *block) {
     CTI_ASSERT(block->kind != SLAB || block->free_bytes <= capacity(block));
     return block->kind == SLAB && block->free_bytes == capacity(block);
 }
@@ -397,7 +401,7 @@ static void free_large_blocks(cti_pool *pool) {
 }
 
 static void free_regions(cti_pool *pool) {
-    for (cti_block *next, *block = pool->blocks; block; block = next) {
+    for (cti_pool_block *next, *block = pool->blocks; block; block = next) {
         next = next_of(block);
         if (block->kind != REGION || !cti_region_is_free(data_of_block(block))) continue;
         cti_region_remove(&pool->chunks, data_of_block(block));
@@ -407,9 +411,9 @@ static void free_regions(cti_pool *pool) {
 
 static void sort_blocks(cti_pool *pool) {
     if (!pool->blocks) return;
-    pool->blocks = (cti_block *)sort_by_address(&pool->blocks->link);
-    cti_block *prev = NULL;
-    for (cti_block *block = pool->blocks; block; block = next_of(block)) {
+    pool->blocks = (cti_pool_block *)sort_by_address(&pool->blocks->link);
+    cti_pool_block *prev = NULL;
+    for (cti_pool_block *block = pool->blocks; block; block = next_of(block)) {
         block->prev = prev;
         prev = block;
     }
@@ -417,11 +421,11 @@ static void sort_blocks(cti_pool *pool) {
 
 /* Sets free_bytes of each slab, and sorts the free lists of small blocks by address. */
 static void count_free_bytes(cti_pool *pool) {
-    for (cti_block *block = pool->blocks; block; block = next_of(block)) block->free_bytes = 0;
+    for (cti_pool_block *block = pool->blocks; block; block = next_of(block)) block->free_bytes = 0;
     const cti_slab *open = &pool->slab;
     if (open->block) open->block->free_bytes = (size_t)(open->end - open->next);
     for (int c = 0; c < SMALL_CLASSES; c++) {
-        cti_block *slab = pool->blocks;
+        cti_pool_block *slab = pool->blocks;
         pool->free[c] = sort_by_address(pool->free[c]);
         for (cti_free_block *free = pool->free[c]; free; free = free->next) {
             slab = slab_holding(slab, free);
@@ -433,7 +437,7 @@ static void count_free_bytes(cti_pool *pool) {
 /* Removes the blocks in free slabs from the free lists, which are sorted. */
 static void unlink_free_slabs(cti_pool *pool) {
     for (int c = 0; c < SMALL_CLASSES; c++) {
-        cti_block *slab = pool->blocks;
+        cti_pool_block *slab = pool->blocks;
         cti_free_block **link = &pool->free[c];
         while (*link) {
             slab = slab_holding(slab, *link);
@@ -448,7 +452,7 @@ static void free_slabs(cti_pool *pool) {
     count_free_bytes(pool);
     unlink_free_slabs(pool);
     if (pool->slab.block && is_free_slab(pool->slab.block)) pool->slab = (cti_slab){0};
-    for (cti_block *next, *block = pool->blocks; block; block = next) {
+    for (cti_pool_block *next, *block = pool->blocks; block; block = next) {
         next = next_of(block);
         if (is_free_slab(block)) block_free(pool, block);
     }

@@ -39,15 +39,15 @@
 
 #include "chunk.h"
 
-typedef struct cti_block cti_block;
+typedef struct cti_pool_block cti_pool_block;
 typedef struct cti_free_block {
     struct cti_free_block *next;
 } cti_free_block;
 
 /* The slab that new blocks are cut from, in the order of their addresses. */
 typedef struct {
-    cti_block *block; /* the slab; NULL if there is none yet */
-    char *next, *end; /* its uncut rest */
+    cti_pool_block *block; /* the slab; NULL if there is none yet */
+    char *next, *end;      /* its uncut rest */
 } cti_slab;
 
 typedef struct {
@@ -61,7 +61,7 @@ typedef struct {
      * filled with ones nor poisoned for a sanitizer. */
     bool plain;
     bool poison; /* debug mode: free memory and new memory are all ones, which reads as NaN or -1 */
-    cti_block *blocks; /* the list of all blocks from the allocator */
+    cti_pool_block *blocks; /* the list of all blocks from the allocator */
     cti_free_block *free[CTI_SIZE_CLASSES];
     cti_slab slab;
     bool in_regions; /* whether large blocks are chunks of regions */

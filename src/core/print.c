@@ -1,5 +1,6 @@
 /* ct_print, which prints as torch does: all numbers have the same width, and of a large tensor it
  * shows the first three and the last three indices of each dim. */
+#include "block_matrix.h"
 #include "context.h"
 #include "isa.h"
 #include "../kernels/elementwise.h"
@@ -17,6 +18,7 @@ typedef struct {
 
 static double printed_value(const ct_tensor *t, int64_t offset) {
     double value;
+    if (cti_is_blocks(t->dtype)) return cti_block_element(t, offset);
     t->context->isa->of[t->dtype]->elementwise->cast[CT_F64](
         1, t->data + offset * (int64_t)cti_dtype_size(t->dtype), &value);
     return value;
@@ -31,6 +33,8 @@ static int text_of(const printer *p, double value, int64_t offset, char *text, s
     case CT_F32:
     case CT_F64:
     case CT_BF16:
+    case CT_Q8_0:
+    case CT_Q4_0:
         if (isnan(value)) return snprintf(text, size, "nan"); /* printf may write "-nan" */
         return snprintf(text, size, isfinite(value) && p->scientific ? "%.*e" : "%.*f", p->digits,
                         value);
@@ -116,7 +120,7 @@ void ct_print(const ct_tensor *tensor, FILE *file) {
         return;
     }
     printer p = {.tensor = tensor, .file = file, .digits = 4, .brief = tensor->numel > SHOWN_WHOLE};
-    if ((cti_is_real(tensor->dtype) || tensor->dtype == CT_BF16) && tensor->numel)
+    if (tensor->dtype != CT_I64 && tensor->dtype != CT_BOOL && tensor->numel)
         visit(&p, 0, 0, find_scale);
     if (tensor->numel) visit(&p, 0, 0, find_width);
     fputs("tensor(", file);

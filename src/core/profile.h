@@ -128,7 +128,7 @@ void cti_span_shapes(ct_context *context, cti_span *span, ct_tensor *const *in, 
                      ct_tensor *const *out, int n_out);
 
 static inline int64_t cti_profile_bytes(const ct_tensor *t) {
-    return t->numel * (int64_t)cti_dtype_size(t->dtype);
+    return cti_dtype_bytes(t->dtype, t->numel);
 }
 
 /* Adds the number of multiplications and additions of a product to the innermost span. */

@@ -5,9 +5,12 @@
 #include <stdio.h>
 
 bool cti_dtype_check(ct_context *context, const char *op, ct_dtype dtype) {
-    if ((unsigned)dtype < CTI_DTYPES) return true;
-    ct_fail(context, CT_ERR_DTYPE, "%s: there is no dtype %d", op, (int)dtype);
-    return false;
+    const bool exists = (unsigned)dtype < CTI_DTYPES;
+    if (exists && !cti_is_blocks(dtype)) return true;
+    if (exists)
+        return ct_fail(context, CT_ERR_DTYPE, "%s: makes no tensor of %s; ct_cast does", op,
+                       cti_dtype_name(dtype));
+    return ct_fail(context, CT_ERR_DTYPE, "%s: there is no dtype %d", op, (int)dtype);
 }
 
 const char *cti_shape_text(ct_shape shape, char text[CTI_SHAPE_TEXT]) {

@@ -28,10 +28,11 @@ static inline bool cti_shape_same(const ct_shape *a, const ct_shape *b) {
 bool cti_shape_refuse(ct_context *context, const char *op, const ct_shape *shape);
 /* Whether a shape has 0 to 8 dims, no negative size and at most `most` bytes. Sets *numel. A size
  * of 0 counts as 1 in the bytes, because the product of the other sizes becomes a stride and must
- * not overflow either. A negative size, read as an unsigned number, is too large. */
+ * not overflow either. A negative size, read as an unsigned number, is too large. An element of a
+ * dtype of blocks, whose size is 0, counts as an f32, to which it can be widened. */
 static inline bool cti_shape_fits_in(uint64_t most, ct_context *context, const char *op,
                                      const ct_shape *shape, size_t element_size, int64_t *numel) {
-    uint64_t bytes = element_size, count = 1;
+    uint64_t bytes = element_size ? element_size : sizeof(float), count = 1;
     bool wrong = shape->ndim < 0 || shape->ndim > CT_MAX_DIMS;
     for (int d = 0, ndim = wrong ? 0 : shape->ndim; d < ndim; d++) {
         const uint64_t size = (uint64_t)shape->dim[d];
@@ -56,7 +57,8 @@ int cti_dim_index(ct_context *context, const char *op, int64_t dim, int ndim);
  * Returns false with an error if a dim does not exist or is named twice. */
 bool cti_dim_set(ct_context *context, const char *op, ct_shape dims, int ndim, unsigned *set);
 
-/* Whether the dtype exists. If not, an error is recorded. */
+/* Whether the dtype exists and is not one of blocks, of which only ct_cast makes a tensor. If not,
+ * an error is recorded. */
 bool cti_dtype_check(ct_context *context, const char *op, ct_dtype dtype);
 
 /* The shape without the dims of the set or, if keepdim is set, with size 1 in these dims. */

@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "block_matrix.h"
 #include "context.h"
 #include "isa.h"
 #include "strided_loop.h"
@@ -15,6 +16,7 @@ enum { SHOWN = 8 }; /* a tensor of up to this many elements is written element b
 /* The element at an offset, which is in elements. */
 static double summary_value(const ct_tensor *t, int64_t offset) {
     double value;
+    if (cti_is_blocks(t->dtype)) return cti_block_element(t, offset);
     t->context->isa->of[t->dtype]->elementwise->cast[CT_F64](
         1, t->data + offset * (int64_t)cti_dtype_size(t->dtype), &value);
     return value;
@@ -74,6 +76,8 @@ static void print_summary_element(const ct_tensor *t, int64_t offset, FILE *file
     case CT_F32:
     case CT_F64:
     case CT_BF16:
+    case CT_Q8_0:
+    case CT_Q4_0:
         if (isnan(value)) fputs("nan", file); /* printf may write "-nan" */
         else fprintf(file, "%.4g", value);
         return;

@@ -1,4 +1,5 @@
 /* Handles and storages, copies between any two layouts, and reading values. */
+#include "block_matrix.h"
 #include "context.h"
 #include "int_math.h"
 #include "isa.h"
@@ -59,17 +60,26 @@ static inline ct_tensor *handle(ct_context *context, cti_storage *storage, char 
     }
     tensor->maker = context->op;
     tensor->dtype = dtype;
-    tensor->contiguous = !stride || is_dense(tensor);
+    tensor->contiguous = !cti_is_blocks(dtype) && (!stride || is_dense(tensor));
     tensor->frozen = false;
+    tensor->thaws = false;
     tensor->parameter = 0;
     CTI_ASSERT(cti_tensor_is_inside(tensor));
     cti_tensor_own(context->frame, tensor);
     return tensor;
 }
 
+static ct_tensor *blocks_new(ct_context *context, ct_dtype dtype, const ct_shape *shape) {
+    if (!cti_block_shape_check(context, context->op, dtype, shape)) return NULL;
+    const int64_t numel = cti_shape_numel(*shape);
+    cti_storage *storage = storage_new(context, (size_t)cti_dtype_bytes(dtype, numel));
+    return storage ? handle(context, storage, storage->data, dtype, shape, numel, NULL) : NULL;
+}
+
 ct_tensor *cti_tensor_of(ct_context *context, ct_dtype dtype, const ct_shape *shape) {
     const size_t size = cti_dtype_size(dtype);
     int64_t numel;
+    if (size == 0) return blocks_new(context, dtype, shape);
     if (!cti_shape_fits(context, context->op, shape, size, &numel)) return NULL;
     cti_storage *storage = storage_new(context, (size_t)numel * size);
     return storage ? handle(context, storage, storage->data, dtype, shape, numel, NULL) : NULL;
@@ -181,6 +191,11 @@ bool cti_tensor_refuse(const ct_tensor *t, const char *op) {
     return false;
 }
 
+bool cti_tensor_no_blocks(const ct_tensor *t, const char *op) {
+    return !cti_is_blocks(t->dtype) ||
+           ct_fail(t->context, CT_ERR_DTYPE, "%s: does not take %s", op, cti_dtype_name(t->dtype));
+}
+
 bool cti_tensor_not_in(const ct_tensor *tensor, ct_context *context, const char *op) {
     cti_tensor_refuse_in(context, tensor, op, "the tensor");
     cti_tensor_refuse_in(cti_handle_context(tensor), tensor, op, "the tensor");
@@ -213,12 +228,15 @@ bool cti_tensor_is_sole(const ct_tensor *tensor) {
 }
 
 void cti_tensor_exchange(ct_tensor *a, ct_tensor *b) {
-    CTI_ASSERT(a->contiguous && b->contiguous && cti_shape_same(&a->shape, &b->shape));
+    CTI_ASSERT(a->contiguous || cti_is_blocks(a->dtype));
+    CTI_ASSERT(b->contiguous || cti_is_blocks(b->dtype));
+    CTI_ASSERT(cti_shape_same(&a->shape, &b->shape));
     cti_storage *storage = a->storage;
     char *data = a->data;
     const ct_dtype dtype = a->dtype;
     a->storage = b->storage, a->data = b->data, a->dtype = b->dtype;
     b->storage = storage, b->data = data, b->dtype = dtype;
+    a->contiguous = !cti_is_blocks(a->dtype), b->contiguous = !cti_is_blocks(b->dtype);
 }
 
 /* ---- copying ---- */
@@ -271,6 +289,11 @@ void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add) {
     enum { CHUNK = 16384, ROWS = 64 };
     CTI_ASSERT(to->dtype == from->dtype && cti_shape_broadcasts_to(from->shape, to->shape));
     if (to->numel == 0) return;
+    if (cti_is_blocks(to->dtype)) {
+        CTI_ASSERT(!add);
+        cti_block_matrix_cast(to, from);
+        return;
+    }
     ct_context *context = to->context;
     copy c = {.to = to->data,
               .from = from->data,
@@ -286,6 +309,7 @@ void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add) {
 
 ct_tensor *cti_tensor_dense(ct_tensor *tensor) {
     if (tensor->contiguous) return tensor;
+    CTI_ASSERT(!cti_is_blocks(tensor->dtype));
     ct_tensor *dense = cti_tensor_new(tensor->context, tensor->dtype, tensor->shape);
     if (dense) cti_tensor_copy(dense, tensor, false);
     return dense;
@@ -344,7 +368,8 @@ static void *typed_data(ct_tensor *t, ct_dtype dtype) {
         ct_fail(t->context, CT_ERR_ARGUMENT,
                 "data_%s: %s is not contiguous; take ct_contiguous of it", cti_dtype_name(dtype),
                 SHAPE(t->shape));
-    return first && t->context->data_copies ? data_of_copy(t, dtype) : NULL;
+    const bool copies = first && !cti_is_blocks(t->dtype) && t->context->data_copies;
+    return copies ? data_of_copy(t, dtype) : NULL;
 }
 
 float *ct_data_f32(ct_tensor *t) { return typed_data(t, CT_F32); }
@@ -357,6 +382,22 @@ void ct_wrote(ct_tensor *t) {
     if (t && cti_tensor_has_values(t, "wrote")) cti_tensor_wrote(t);
 }
 
+/* Does the work of the function below for blocks, row by row. */
+static bool read_blocks_as(const ct_tensor *t, ct_dtype dtype, void *out) {
+    enum { CHUNK = 256 };
+    float wide[CHUNK];
+    const int64_t cols = t->shape.dim[1], size = (int64_t)cti_dtype_size(dtype);
+    if (!cti_is_real(dtype))
+        return ct_fail(t->context, CT_ERR_DTYPE, "to_%s: does not take %s", cti_dtype_name(dtype),
+                       cti_dtype_name(t->dtype));
+    for (int64_t i = 0, n; i < t->numel; i += n) {
+        n = cti_min(cols - i % cols, CHUNK);
+        cti_block_row_widen(t, i / cols, i % cols, n, wide);
+        t->context->isa->of[CT_F32]->elementwise->cast[dtype](n, wide, (char *)out + i * size);
+    }
+    return true;
+}
+
 /* Copies the values. Strided rows go through a small buffer on the stack, because reading must not
  * fail if memory is short. */
 static bool read_values_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_t count) {
@@ -367,6 +408,7 @@ static bool read_values_as(const ct_tensor *t, ct_dtype dtype, void *out, int64_
                 (long long)count);
         return false;
     }
+    if (cti_is_blocks(t->dtype)) return read_blocks_as(t, dtype, out);
     if (count == 0) return true;
     enum { CHUNK = 256 };
     int64_t buffer[CHUNK], size = (int64_t)cti_dtype_size(t->dtype),
@@ -409,6 +451,10 @@ bool ct_to_bool(const ct_tensor *t, bool *out, int64_t count) {
 
 double ct_item(const ct_tensor *t) {
     if (!t || !cti_tensor_has_values(t, "item")) return (double)NAN;
+    if (cti_is_blocks(t->dtype)) {
+        ct_fail(t->context, CT_ERR_DTYPE, "item: does not take %s", cti_dtype_name(t->dtype));
+        return (double)NAN;
+    }
     if (t->numel != 1) {
         ct_fail(t->context, CT_ERR_SHAPE, "item: %s does not have one element", SHAPE(t->shape));
         return (double)NAN;

@@ -15,8 +15,8 @@
  * 2. A handle with parameter > 0 is HELD.
  * 3. A saved tensor lies in its node and has no owner. If only its shape and dtype were kept, its
  *    storage is NULL.
- * 4. `contiguous` is set only if the tensor has values and lies row-major without gaps, so the path
- *    of an op has one test for both.
+ * 4. `contiguous` is set only if the tensor has values and lies row-major without gaps, and is not
+ *    of blocks (block_matrix.h), so the path of an op has one test for all three.
  * 5. Every change of values in place counts in storage->writes (cti_tensor_wrote). */
 #ifndef CTI_CORE_TENSOR_H
 #define CTI_CORE_TENSOR_H
@@ -63,6 +63,7 @@ struct ct_tensor {
     ct_dtype dtype;
     bool contiguous;  /* whether it has values and lies row-major without gaps */
     bool frozen;      /* whether ct_set_requires_grad(tensor, false) was its last call */
+    bool thaws;       /* whether ct_lora_remove makes it require a gradient again */
     int parameter;    /* the number of modules and optimisers that hold it */
     cti_frame *frame; /* the scope that owns it; NULL if it is HELD */
     ct_tensor *next;  /* the next handle in the scope's list */
@@ -111,11 +112,13 @@ static inline void cti_tensor_wrote(ct_tensor *tensor) {
     tensor->storage->writes++;
 }
 
-/* Returns the tensor itself if it is row-major, otherwise a row-major copy that is not recorded. */
+/* Returns the tensor itself if it is row-major, otherwise a row-major copy that is not recorded.
+ * The tensor is not of blocks. */
 ct_tensor *cti_tensor_dense(ct_tensor *tensor);
 
 /* to = from or, if `add` is set, to += from, element by element. Both have the same dtype and any
- * strides, and from broadcasts to the shape of to. */
+ * strides, and from broadcasts to the shape of to. Blocks are only copied, and have the same shape.
+ */
 void cti_tensor_copy(ct_tensor *to, const ct_tensor *from, bool add);
 
 /* Drops the reference that a tensor has to the node of its slot. It is the only function of the
@@ -141,6 +144,9 @@ static inline bool cti_tensor_is_open(const ct_tensor *tensor, const char *op) {
 static inline bool cti_tensor_has_values(const ct_tensor *tensor, const char *op) {
     return (tensor->self == tensor && tensor->storage) || cti_tensor_refuse(tensor, op);
 }
+/* Whether a tensor is not of blocks. A function that takes none asks this before it looks at
+ * shapes, so that the error is the same everywhere. */
+bool cti_tensor_no_blocks(const ct_tensor *tensor, const char *op);
 
 /* Whether a tensor has not ended and belongs to the context. */
 static inline bool cti_tensor_is_of(const ct_tensor *tensor, const ct_context *context) {
@@ -167,8 +173,8 @@ bool cti_tensors_in(ct_tensor *const *tensors, int n, ct_context *context, const
 /* The context of the first tensor that is given, even if it has ended; NULL if none is given. */
 ct_context *cti_tensors_context(ct_tensor *const *tensors, int n);
 
-/* Exchanges the storages of two row-major tensors of the same shape, and so their values and
- * dtypes. */
+/* Exchanges the storages of two tensors of the same shape, each row-major or of blocks, and so
+ * their values and dtypes. */
 void cti_tensor_exchange(ct_tensor *a, ct_tensor *b);
 
 /* Whether the tensor is row-major and the only holder of its memory, so that its owner may

@@ -54,6 +54,7 @@ static void gemm_columns_task(void *arg, int64_t begin, int64_t end, int worker)
         void *to = cti_matrix_at(c, matrix, 0, n);
         for (int64_t k = 0; k < g->k; k += r->plan->kc) {
             const int64_t kl = cti_min(r->plan->kc, g->k - k);
+            const bool blocks = cti_is_blocks(b->dtype);
             const cti_gemm_rows rows = {.m = g->m,
                                         .n = cols,
                                         .k = kl,
@@ -61,10 +62,14 @@ static void gemm_columns_task(void *arg, int64_t begin, int64_t end, int worker)
                                         .a_col = a->col,
                                         .b_row = b->row,
                                         .b_col = b->col,
+                                        .b_first = !blocks                    ? 0
+                                                   : cti_lines_are_columns(b) ? k
+                                                                              : n,
                                         .row = c->row,
                                         .col = c->col,
                                         .a = cti_matrix_at(a, matrix, 0, k),
-                                        .b = cti_matrix_at(b, matrix, k, n),
+                                        .b = blocks ? cti_line_at(b, k, n)
+                                                    : cti_matrix_at(b, matrix, k, n),
                                         .c = to,
                                         .alpha = g->alpha,
                                         .add = k > 0 || adds_to_c(g)};
@@ -105,7 +110,7 @@ __attribute__((noinline)) static void direct_product_packed(const cti_isa *isa,
 /* ---- small products ---- */
 
 bool cti_gemm_small(ct_context *context, const cti_gemm_args *g) {
-    if (g->a.dtype == CT_BF16) return cti_gemm_planned(context, g);
+    if (g->a.dtype == CT_BF16 || cti_is_blocks(g->b.dtype)) return cti_gemm_planned(context, g);
     const cti_gemm_kernels *kernels = cti_gemm_kernels_of(context->isa, g);
     const cti_gemm_tuning *t = &kernels->tuning;
     const cti_gemm_epilogue *e = g->epilogue;
@@ -159,6 +164,17 @@ static bool planned_widened(ct_context *context, const cti_gemm_args *args, bool
     return done;
 }
 
+/* Whether no kernel reads an A of bf16, or a B of bf16 or blocks, as this plan of the caller's
+ * product wants it: kernels that split operands into terms look at f32 first, and gemv takes blocks
+ * only as dense rows. */
+static bool needs_wide_copies(const cti_gemm_args *args, const cti_gemm_plan *plan) {
+    if (!cti_gemm_is_mixed(args)) return false;
+    const bool blocks = cti_is_blocks(args->b.dtype), gemv = plan->kind == CTI_GEMM_GEMV;
+    return args->a.dtype == CT_BF16 || plan->transposed ||
+           (plan->rounded && plan->kernels->magnitudes) ||
+           (blocks && gemv && (cti_lines_are_columns(&args->b) || args->c.col != 1));
+}
+
 bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     if (args->batch <= 0 || args->m <= 0 || args->n <= 0) return true;
     const cti_kernels *kernels = context->isa->of[cti_gemm_computed_type(args)];
@@ -173,12 +189,10 @@ bool cti_gemm_planned(ct_context *context, const cti_gemm_args *args) {
     cti_gemm_args transposed, onto_bias;
     cti_gemm_epilogue add;
     const cti_gemm_args *g = cti_gemm_plan_make(args, &machine, &plan, &transposed);
-    const bool in_range_only = plan.rounded && plan.kernels->magnitudes;
     const bool sparse_dots = plan.kind == CTI_GEMM_DOTS && g->a.col != 1;
-    if (sparse_dots ||
-        (cti_gemm_has_bf16(args) && (args->a.dtype == CT_BF16 || plan.transposed || in_range_only)))
+    if (sparse_dots || needs_wide_copies(args, &plan))
         return planned_widened(context, args, sparse_dots);
-    if (in_range_only && !cti_gemm_in_range(context, g, plan.kernels)) {
+    if (plan.rounded && plan.kernels->magnitudes && !cti_gemm_in_range(context, g, plan.kernels)) {
         machine.rounded = NULL;
         g = cti_gemm_plan_make(args, &machine, &plan, &transposed);
     }

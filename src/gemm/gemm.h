@@ -14,7 +14,8 @@
 
 /* A batch of matrices: element (i, j) of matrix b is data[b batch + i row + j col]. Strides are in
  * elements and may be negative or 0; with batch 0 all b are the same matrix. dtype is the type of
- * the elements in memory. */
+ * the elements in memory. A matrix of blocks is a whole tensor or its transpose: one of its strides
+ * is 1, and the other is the length of a line (../kernels/block_line.h). */
 typedef struct {
     void *data;
     int64_t row, col, batch;
@@ -33,8 +34,21 @@ static inline cti_matrix cti_matrix_transposed(const cti_matrix *x) {
 }
 
 static inline void *cti_matrix_at(const cti_matrix *x, int64_t matrix, int64_t row, int64_t col) {
+    CTI_ASSERT(!cti_is_blocks(x->dtype));
     return (char *)x->data +
            (matrix * x->batch + row * x->row + col * x->col) * (int64_t)cti_dtype_size(x->dtype);
+}
+
+/* In a matrix of blocks: whether columns are the lines, the length of a line, and the line with
+ * element (row, col), in which this is element `col`, or `row` if columns are the lines. */
+static inline bool cti_lines_are_columns(const cti_matrix *x) { return x->col != 1; }
+static inline int64_t cti_line_length(const cti_matrix *x) {
+    return cti_lines_are_columns(x) ? x->col : x->row;
+}
+static inline void *cti_line_at(const cti_matrix *x, int64_t row, int64_t col) {
+    CTI_ASSERT(cti_is_blocks(x->dtype) && (x->row == 1) == cti_lines_are_columns(x));
+    return (char *)x->data +
+           (cti_lines_are_columns(x) ? col : row) * cti_dtype_bytes(x->dtype, cti_line_length(x));
 }
 
 /* The start of C, and a function that completes its tiles. C starts from zero, from its present
@@ -59,7 +73,7 @@ typedef struct {
 } cti_gemm_args;
 
 /* The computed type, f32 or f64, is the type of the arithmetic, of packed panels and of partial
- * sums. C has it; A and B have it or are of bf16, and are then computed in f32. */
+ * sums. C has it; A and B have it, or are of bf16 (B: or of blocks) and are computed in f32. */
 static inline ct_dtype cti_gemm_computed_type(const cti_gemm_args *g) {
     return cti_dtype_computed(g->a.dtype);
 }
@@ -67,12 +81,25 @@ static inline ct_dtype cti_gemm_computed_type(const cti_gemm_args *g) {
 static inline bool cti_gemm_has_bf16(const cti_gemm_args *g) {
     return g->a.dtype == CT_BF16 || g->b.dtype == CT_BF16;
 }
+/* Whether A or B is of another type than the computed one. */
+static inline bool cti_gemm_is_mixed(const cti_gemm_args *g) {
+    return cti_gemm_has_bf16(g) || cti_is_blocks(g->b.dtype);
+}
 
 /* Returns the kernels that take A in the computed type and B in its own. */
 static inline const cti_gemm_kernels *cti_gemm_kernels_of(const cti_isa *isa,
                                                           const cti_gemm_args *g) {
     const cti_kernels *kernels = isa->of[cti_gemm_computed_type(g)];
-    return g->b.dtype == CT_BF16 ? kernels->gemm_of_bf16 : kernels->gemm;
+    switch (g->b.dtype) {
+    case CT_BF16: return kernels->gemm_of_bf16;
+    case CT_Q8_0: return kernels->gemm_of_q8_0;
+    case CT_Q4_0: return kernels->gemm_of_q4_0;
+    case CT_F32:
+    case CT_F64:
+    case CT_I64:
+    case CT_BOOL: break;
+    }
+    return kernels->gemm;
 }
 
 /* Computes a product of any size by a plan. False: CT_ERR_MEMORY. */
@@ -106,16 +133,16 @@ static inline void cti_gemm_macro_kernel(const cti_gemm_kernels *kernels, const 
 
 /* Computes small products that cti_gemm does not compute inline: by gemv if A is a row, and by the
  * macro-kernel with B packed on the stack if rows of B are not dense or are of bf16. Other products
- * (columns of C not dense, dot products) go to cti_gemm_planned. */
+ * (B of blocks, columns of C not dense, dot products) go to cti_gemm_planned. */
 bool cti_gemm_small(ct_context *context, const cti_gemm_args *g);
 
 /* Adds the work of a product to a profile. */
 __attribute__((cold)) void cti_gemm_count(ct_context *context, int64_t batch, int64_t m, int64_t n,
                                           int64_t k);
 
-/* Computes a product. A matrix of bf16 gives C the bits that the same numbers in f32 give. The
- * order in which an element of C is summed follows from sizes and strides, never from threads, from
- * caches or from the choice among the three functions. False: CT_ERR_MEMORY.
+/* Computes a product. A matrix of bf16 or of blocks gives C the bits that the same numbers in f32
+ * give. The order in which an element of C is summed follows from sizes and strides, never from
+ * threads, from caches or from the choice among the three functions. False: CT_ERR_MEMORY.
  *
  * The inline branch does not take the address of *g, so that the args of a caller stay in
  * registers; only the other branches copy them to memory. An 8 x 8 x 8 product is 1.01 times as
@@ -123,14 +150,15 @@ __attribute__((cold)) void cti_gemm_count(ct_context *context, int64_t batch, in
 static inline bool cti_gemm(ct_context *context, const cti_gemm_args *g) {
     CTI_ASSERT(g->batch >= 0 && g->m >= 0 && g->n >= 0 && g->k >= 0);
     CTI_ASSERT(g->c.dtype == cti_gemm_computed_type(g));
-    CTI_ASSERT(g->b.dtype == CT_BF16 || g->b.dtype == g->c.dtype);
+    CTI_ASSERT(g->b.dtype == g->c.dtype || (cti_gemm_is_mixed(g) && g->c.dtype == CT_F32));
+    CTI_ASSERT(!cti_is_blocks(g->a.dtype));
     CTI_ASSERT(!g->epilogue || !g->epilogue->add || !g->epilogue->bias);
     if (context->observed) cti_gemm_count(context, g->batch, g->m, g->n, g->k);
     const bool small = g->batch == 1 && g->k > 0 && g->k < CTI_GEMM_DEEP &&
                        cti_gemm_is_small(g->m, g->n, g->k) && /* one K block */
                        context->rows != CTI_ROWS_MANY;        /* which are never small */
     if (!small || g->m <= 1 || g->n <= 1 || g->b.col != 1 || g->c.col != 1 ||
-        cti_gemm_has_bf16(g)) {
+        cti_gemm_is_mixed(g)) {
         const cti_gemm_args args = *g;
         return small ? cti_gemm_small(context, &args) : cti_gemm_planned(context, &args);
     }

@@ -25,8 +25,9 @@ typedef struct {
     const cti_gemm_kernels *kernels; /* the kernels of the plan */
     cti_binary *add;                 /* y = a + b in the computed type */
     void (*widen)(int64_t n, const void *x,
-                  void *y); /* bf16 to f32, if B is of bf16 and rounded; or NULL */
-    int64_t size;           /* the bytes of an element of the computed type */
+                  void *y);         /* bf16 to f32, if B is of bf16 and rounded; or NULL */
+    const cti_gemm_kernels *blocks; /* kernels that widen a B of blocks; else NULL */
+    int64_t size;                   /* the bytes of an element of the computed type */
     /* The workspace: packed A; packed B, one copy for all workers or one for each; partial sums,
      * each a dense m x n matrix. */
     char *packed_a, *packed_b, *sums;
@@ -97,19 +98,50 @@ static void pack_widened(const blocked_product *r, int64_t k, int64_t n, const c
     }
 }
 
-static void pack_panels_of_b(const blocked_product *r, int64_t k, int64_t n, const char *from,
-                             char *packed) {
+/* Packs rows [k0, k0 + k) and columns [n0, n0 + n) of a B of blocks, by kernels that pack f32. As
+ * in pack_widened, a chunk of a panel is in f32 for a moment. */
+static void pack_blocks(const blocked_product *r, int64_t k0, int64_t k, int64_t n0, int64_t n,
+                        char *packed) {
+    enum { K_CHUNK = 128 };
+    const cti_matrix *b = &r->g->b;
+    const int64_t nr = r->kernels->nr, length = cti_line_length(b);
+    const bool columns = cti_lines_are_columns(b);
+    float wide[CTI_GEMM_BLOCKS_NR * K_CHUNK];
+    CTI_ASSERT(nr <= CTI_GEMM_BLOCKS_NR && K_CHUNK % r->kernels->k_unit == 0);
+    for (int64_t j = 0; j < n; j += nr, packed += nr * cti_gemm_packed(r->kernels, k)) {
+        const int64_t panel = cti_min(nr, n - j);
+        for (int64_t p = 0; p < k; p += K_CHUNK) {
+            const int64_t chunk = cti_min(K_CHUNK, k - p), row = k0 + p, col = n0 + j;
+            for (int64_t i = 0; columns && i < panel; i++)
+                r->blocks->widen(length, cti_line_at(b, row, col + i), row, chunk,
+                                 wide + i * K_CHUNK);
+            for (int64_t i = 0; !columns && i < chunk; i++)
+                r->blocks->widen(length, cti_line_at(b, row + i, col), col, panel, wide + i * nr);
+            r->kernels->pack_b(chunk, panel, wide, columns ? 1 : nr, columns ? K_CHUNK : 1,
+                               packed + nr * cti_gemm_packed(r->kernels, p));
+        }
+    }
+}
+
+/* Packs k rows from row k0 on, and n columns from column n0 on, of one matrix of B. */
+static void pack_panels_of_b(const blocked_product *r, int64_t matrix, int64_t k0, int64_t k,
+                             int64_t n0, int64_t n, char *packed) {
+    const cti_matrix *b = &r->g->b;
+    if (r->blocks) {
+        pack_blocks(r, k0, k, n0, n, packed);
+        return;
+    }
+    const char *from = cti_matrix_at(b, matrix, k0, n0);
     if (r->widen) pack_widened(r, k, n, from, packed);
-    else r->kernels->pack_b(k, n, from, r->g->b.row, r->g->b.col, packed);
+    else r->kernels->pack_b(k, n, from, b->row, b->col, packed);
 }
 
 /* Packs columns [begin, end) of the B that all threads share; begin is a multiple of nr. */
 static void pack_b_task(void *arg, int64_t begin, int64_t end, int worker) {
     const blocked_product *r = arg;
-    const cti_matrix *b = &r->g->b;
     (void)worker;
     CTI_ASSERT(begin % r->kernels->nr == 0);
-    pack_panels_of_b(r, r->kl, end - begin, cti_matrix_at(b, 0, r->k0, begin),
+    pack_panels_of_b(r, 0, r->k0, r->kl, begin, end - begin,
                      r->packed_b + begin * cti_gemm_packed(r->kernels, r->kl));
 }
 
@@ -145,8 +177,10 @@ typedef struct {
     const char *data;
     int64_t panel, row; /* bytes from one panel to the next; elements from one row to the next */
     int64_t n, cols;
-    const char *source; /* the address of their first element in B; NULL if they are read in
-                         * place */
+    /* if the worker has packed them: the first element's offset in B by matrix, and its row; else
+     * is_packed is false */
+    bool is_packed;
+    int64_t matrix, k;
 } b_panels;
 
 /* Returns the panels of the columns of a task, from n on. A B in place or shared is ready;
@@ -155,9 +189,8 @@ static b_panels panels_of(const blocked_product *r, const k_range *k, int64_t ma
                           const b_panels *last, int worker) {
     const cti_matrix *b = &r->g->b;
     const int64_t nr = r->kernels->nr, cols = cti_min(r->plan->nc, r->g->n - n);
-    const char *source = cti_matrix_at(b, matrix, r->k0 + k->k, n);
     if (r->plan->b == CTI_B_IN_PLACE)
-        return (b_panels){.data = source,
+        return (b_panels){.data = cti_matrix_at(b, matrix, r->k0 + k->k, n),
                           .panel = nr * (int64_t)cti_dtype_size(b->dtype),
                           .row = b->row,
                           .n = n,
@@ -167,10 +200,18 @@ static b_panels panels_of(const blocked_product *r, const k_range *k, int64_t ma
     CTI_ASSERT(n % nr == 0);
     const int64_t column = cti_gemm_packed(r->kernels, k->kl);
     char *packed = r->packed_b + (shared ? n * column : worker * r->plan->b_bytes);
-    if (!shared && (last->source != source || last->cols != cols))
-        pack_panels_of_b(r, k->kl, cols, source, packed);
-    return (b_panels){
-        .data = packed, .panel = nr * column, .row = nr, .n = n, .cols = cols, .source = source};
+    const b_panels panels = {.data = packed,
+                             .panel = nr * column,
+                             .row = nr,
+                             .n = n,
+                             .cols = cols,
+                             .is_packed = !shared,
+                             .matrix = matrix * b->batch,
+                             .k = r->k0 + k->k};
+    if (!shared && !(last->is_packed && last->n == n && last->cols == cols &&
+                     last->matrix == panels.matrix && last->k == panels.k))
+        pack_panels_of_b(r, matrix, panels.k, k->kl, n, cols, packed);
+    return panels;
 }
 
 /* Computes rows [m, m + rows) of C, at most mr of them, over the columns of the panels. */
@@ -268,14 +309,16 @@ bool cti_gemm_blocked(ct_context *context, const cti_gemm_args *g, const cti_gem
     const size_t bytes = cti_bytes(cti_gemm_workspace(plan), 1);
     char *workspace = bytes ? cti_take(context, bytes) : NULL;
     if (bytes && !workspace) return false;
-    blocked_product run = {.g = g,
-                           .plan = plan,
-                           .kernels = plan->kernels,
-                           .add = context->isa->of[type]->elementwise->add,
-                           .widen = plan->rounded && g->b.dtype == CT_BF16
-                                        ? context->isa->of[CT_BF16]->elementwise->cast[CT_F32]
-                                        : NULL,
-                           .size = (int64_t)cti_dtype_size(type)};
+    blocked_product run = {
+        .g = g,
+        .plan = plan,
+        .kernels = plan->kernels,
+        .add = context->isa->of[type]->elementwise->add,
+        .widen = plan->rounded && g->b.dtype == CT_BF16
+                     ? context->isa->of[CT_BF16]->elementwise->cast[CT_F32]
+                     : NULL,
+        .blocks = cti_is_blocks(g->b.dtype) ? cti_gemm_kernels_of(context->isa, g) : NULL,
+        .size = (int64_t)cti_dtype_size(type)};
     if (workspace) {
         run.packed_a = workspace;
         run.packed_b = run.packed_a + plan->a_bytes;

@@ -106,6 +106,7 @@ static void plan_rows(const plan_problem *p, cti_gemm_plan *plan) {
 static bool plan_direct(const plan_problem *p, cti_gemm_plan *plan) {
     const cti_gemm_args *g = p->g;
     if (g->batch != 1 || !cti_gemm_is_small(g->m, g->n, g->k) || plan_is_rounded(p)) return false;
+    if (cti_is_blocks(g->b.dtype)) return false;
     if (g->b.col == 1 && g->b.dtype != CT_BF16) plan->b = CTI_B_IN_PLACE;
     else if ((g->n + p->kernels->nr) * g->k * p->size <= CTI_GEMM_STACK_B) plan->b = CTI_B_ON_STACK;
     else return false;
@@ -121,7 +122,7 @@ static bool plan_direct(const plan_problem *p, cti_gemm_plan *plan) {
 static bool b_stays_in_place(const plan_problem *p) {
     const cti_gemm_args *g = p->g;
     const cti_gemm_tuning *t = p->tuning;
-    if (g->b.col != 1 || g->b.dtype == CT_BF16) return false;
+    if (g->b.col != 1 || cti_gemm_is_mixed(g)) return false;
     if (g->m <= t->b_in_place_tiles * p->kernels->mr) return true;
     const int64_t stride = magnitude(g->b.row) * (int64_t)cti_dtype_size(g->b.dtype);
     const int64_t offsets = cti_l1d_offsets(stride);

@@ -1,7 +1,7 @@
 /* Products with a matrix that no kernel reads directly. This is the case if A is bf16, if B is bf16
- * and split into terms (CT_MATMUL_BF16X3 or X6) or the product is computed transposed, and if A of
- * dot products is not dense along K (CTI_ROWS_ONE). Such a product is computed from copies: of its
- * bf16 matrices in f32, and of A with dense rows. */
+ * or of blocks and split into terms (CT_MATMUL_BF16X3 or X6) or the product is computed transposed,
+ * and if A of dot products is not dense along K (CTI_ROWS_ONE). Such a product is computed from
+ * copies: of its matrices of bf16 or blocks in f32, and of A with dense rows. */
 #ifndef CTI_GEMM_GEMM_WIDENED_H
 #define CTI_GEMM_GEMM_WIDENED_H
 

@@ -62,6 +62,17 @@ bool cti_path_is_name(const char *text) {
            strcmp(text, ".") != 0 && strcmp(text, "..") != 0;
 }
 
+int cti_path_below(const char *text) {
+    const char *slash = strchr(text, '/');
+    const size_t folder = slash ? (size_t)(slash - text) : 0;
+    char first[CTI_SET_NAME];
+    if (!slash) return cti_path_is_name(text) ? 0 : -1;
+    if (folder >= sizeof first) return -1;
+    memcpy(first, text, folder);
+    first[folder] = 0;
+    return cti_path_is_name(first) && cti_path_is_name(slash + 1) ? (int)folder + 1 : -1;
+}
+
 /* ---- reading ---- */
 
 bool cti_file_open(ct_context *context, const char *op, const char *path, cti_file *file) {
@@ -107,15 +118,14 @@ void cti_file_close(cti_file *file) {
 
 /* ---- writing ---- */
 
-/* The name of the file if its folder is that of the context's set, otherwise NULL. */
+/* The name of the file in the context's set; NULL: it belongs to none. */
 static const char *name_in_set(const cti_file_new *file) {
     const cti_file_set *set = file->context->set;
     const size_t length = set ? strlen(set->folder) : 0;
-    if (!set || strncmp(file->path, set->folder, length) != 0) return NULL;
-    const char *name = file->path + cti_os_folder_length(file->path);
-    const size_t folder = (size_t)(name - file->path);
-    const bool ends = length && cti_os_is_separator(set->folder[length - 1]);
-    return folder == length + !ends ? name : NULL;
+    if (!length || strncmp(file->path, set->folder, length) != 0) return NULL;
+    const char *name = file->path + length;
+    if (!cti_os_is_separator(set->folder[length - 1]) && !cti_os_is_separator(*name++)) return NULL;
+    return cti_path_below(name) >= 0 ? name : NULL;
 }
 
 /* Sets `old` to the file behind a link, whose access the new file gets. */
@@ -156,7 +166,8 @@ bool cti_file_new_open(ct_context *context, const char *op, const char *path, ct
         cti_file_new_drop(file);
         return false;
     }
-    const size_t folder = cti_os_folder_length(file->target);
+    const size_t folder = file->in_set ? (size_t)(name_in_set(file) - file->path)
+                                       : cti_os_folder_length(file->target);
     memcpy(file->temporary, file->target, folder);
     file->fd =
         cti_temporary_open(file->temporary, folder, file->replaces ? file->old.mode & 0600 : 0666,

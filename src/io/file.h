@@ -29,7 +29,9 @@
 
 #include "temporary.h"
 
-enum { CTI_SET_NAME = 64 }; /* the bytes of the longest name of a file of a set, with its NUL */
+/* The bytes of the longest name of a file of a set, with its NUL. The file is in the set's folder
+ * ("config.json") or in a folder in it ("2_Dense/config.json"). */
+enum { CTI_SET_NAME = 128 };
 
 /* A file that is open to read. A function that fails records "op: path: the failed action: the
  * system's message" as CT_ERR_IO, or CT_ERR_FORMAT if the file ends early. op and path belong to
@@ -64,6 +66,9 @@ void cti_path_free(ct_context *context, char *path); /* path may be NULL */
 char *cti_path_folder(ct_context *context, const char *path);
 /* Whether the text is the name of a file in a folder: no path to another folder. */
 bool cti_path_is_name(const char *text);
+/* The bytes of a name of a set's file that name its folder below the set's folder, with the "/": 0
+ * for "config.json", 8 for "2_Dense/config.json". -1: the text is neither such name. */
+int cti_path_below(const char *text);
 
 /* A new content for path. The caller opens, writes, then commits or drops; an open or commit that
  * fails has dropped the new file itself. If path is a symbolic link, the file that the link points
@@ -74,9 +79,10 @@ bool cti_path_is_name(const char *text);
  * reduced so that no user gains access. Until commit only the owner can read a file that is to
  * replace another one. If there is no old file, the umask decides.
  *
- * While the context has an open set (cti_set_begin), a file in the set's folder belongs to it: its
- * commit syncs it and hands it to the set, which renames it. A set follows no link to a file: it
- * puts the new file in the place of the link. */
+ * While the context has an open set (cti_set_begin), a file in the set's folder belongs to it, and
+ * so does one in a folder in that folder: its commit syncs it and hands it to the set, which
+ * renames it. Its temporary file is in the set's folder. A set follows no link to a file: it puts
+ * the new file in the place of the link. */
 typedef struct {
     ct_context *context;
     const char *op, *path;

@@ -88,6 +88,52 @@ static bool journal_sync(const cti_journal *j) {
            journal_fail(j, j->folder, "cannot sync the folder");
 }
 
+/* ---- folders below the folder ---- */
+
+/* Writes the path of the folder in the folder that a name begins with; NULL: it begins with none.
+ */
+static const char *path_below(const cti_journal *j, const char *name) {
+    const int below = cti_path_below(name);
+    if (below <= 0) return NULL;
+    path_to(j, j->to, name);
+    j->to[cti_os_folder_length(j->record) + (size_t)below - 1] = 0;
+    return j->to;
+}
+
+/* Makes the folders of new files that are missing. A link is refused, as it may lead out of the
+ * folder. */
+static bool below_make(const cti_journal *j, const cti_journal_step *step, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        cti_os_about about;
+        const char *path = path_below(j, step[i].name);
+        if (!path) continue;
+        if (step[i].temporary && !cti_os_make_folder(path) && errno != EEXIST)
+            return journal_fail(j, path, "cannot make the folder");
+        if (!cti_os_about_link(path, &about)) {
+            if (errno != ENOENT || step[i].temporary)
+                return journal_fail(j, path, "cannot look for it");
+        } else if (about.kind != CTI_OS_FOLDER) {
+            return ct_fail(j->context, CT_ERR_IO, "%s: %s: is not a folder", j->op, path);
+        }
+    }
+    return true;
+}
+
+/* Syncs the folder and those in it in which files change. */
+static bool folders_sync(const cti_journal *j, const cti_journal_step *step, int64_t n) {
+    const char *before = NULL;
+    for (int64_t i = 0; i < n; i++) {
+        const int below = cti_path_below(step[i].name);
+        const bool same = before && below > 0 && !strncmp(before, step[i].name, (size_t)below);
+        if (below <= 0 || same || !step[i].temporary) continue;
+        before = step[i].name;
+        if (!cti_file_sync_folder(j->context, j->op, path_to(j, j->to, before))) return false;
+    }
+    return journal_sync(j);
+}
+
+/* ---- old and new files ---- */
+
 /* Removes a file that may be missing. */
 static bool name_remove(const cti_journal *j, const char *name) {
     const char *path = path_to(j, j->to, name);
@@ -107,20 +153,20 @@ static bool old_files_remove(const cti_journal *j, const cti_journal_step *step,
         ok = name_remove(j, step[i].name);
         if (ok) *kept = false;
     }
-    return ok && journal_sync(j);
+    return ok && folders_sync(j, step, n);
 }
 
 /* Renames the new files, the head last. A temporary file that is gone was renamed before. */
 static bool new_files_rename(const cti_journal *j, const cti_journal_step *step, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        if (i == n - 1 && !journal_sync(j)) return false;
+        if (i == n - 1 && !folders_sync(j, step, n)) return false;
         if (!step[i].temporary) continue;
         const char *from = path_to(j, j->from, step[i].temporary),
                    *to = path_to(j, j->to, step[i].name);
         if (!cti_os_rename(from, to) && errno != ENOENT)
             return journal_fail(j, to, "cannot rename the new file to it");
     }
-    return journal_sync(j);
+    return folders_sync(j, step, n);
 }
 
 static bool record_remove(const cti_journal *j) {
@@ -169,8 +215,8 @@ static bool step_read(char **at, cti_journal_step *step) {
     const bool removes = !strcmp(*at, "-");
     *step = (cti_journal_step){.temporary = removes ? NULL : *at, .name = space + 1};
     *at = end + 1;
-    return (removes || cti_temporary_is_of_set(step->temporary)) && cti_path_is_name(step->name) &&
-           strlen(step->name) < CTI_SET_NAME;
+    return (removes || cti_temporary_is_of_set(step->temporary)) &&
+           cti_path_below(step->name) >= 0 && strlen(step->name) < CTI_SET_NAME;
 }
 
 /* Completes the save of a record's text, which has this number of lines. */
@@ -184,7 +230,7 @@ static bool text_complete(const cti_journal *j, char *text, int64_t lines) {
     while (ok && strcmp(at, record_end) != 0) ok = step_read(&at, &step[n++]);
     if (!ok)
         ct_fail(j->context, CT_ERR_FORMAT, "%s: %s: is not the record of a save", j->op, j->record);
-    ok = ok && journal_complete(j, step, n, &kept);
+    ok = ok && below_make(j, step, n) && journal_complete(j, step, n, &kept);
     cti_give(j->context, step, bytes);
     return ok;
 }
@@ -277,7 +323,7 @@ static bool can_replace(const cti_journal *j, const cti_journal_step *step, int6
 /* If nothing has changed yet, the record is taken back. If it cannot be, the set is the new one. */
 bool cti_journal_commit(const cti_journal *j, const cti_journal_step *step, int64_t n, bool *kept) {
     *kept = true;
-    if (!can_replace(j, step, n) || !journal_sync(j)) return false;
+    if (!below_make(j, step, n) || !can_replace(j, step, n) || !journal_sync(j)) return false;
     const bool ok = record_write(j, step, n) && journal_complete(j, step, n, kept);
     if (!ok && *kept) *kept = record_remove(j);
     return ok;

@@ -14,8 +14,8 @@
  *         end
  *
  * A line has a temporary file and the name that it gets, or "-" and the name of a file that is
- * removed. All names are in the folder, so a record of a hostile folder reaches no file outside of
- * it. */
+ * removed. All names are in the folder or in a folder in it (2_Dense/model.safetensors) that is no
+ * link, so a record of a hostile folder reaches no file outside of it. */
 #ifndef CTI_IO_JOURNAL_H
 #define CTI_IO_JOURNAL_H
 

@@ -14,6 +14,7 @@
 #define SAVE_FILE     ": in Python, safetensors.torch.save_file(tensors, path) writes one"
 #define FROM_PYTORCH  ": in Python, safetensors.torch.save_file(torch.load(this), path) writes one"
 #define UNPACK        ": unpack it first"
+#define OF_A_MODEL    ": ct_lm_open reads a language model's"
 #define WRONG_ADDRESS ": perhaps the address was wrong, or asks for a login"
 #define GIT_LFS       ": `git lfs pull` fetches the file that it stands for"
 #define IDS_BY_TOFILE ": in Python, ids.astype(numpy.uint16).tofile(path) writes one"
@@ -52,7 +53,7 @@ static const binary_kind binary_kinds[] = {
     {KIND("MMIDIDX\0\0", "an index of Megatron-LM (.idx)", "",
           ": the ids are in the .bin beside it"),
      SURE},
-    {KIND("GGUF", "a GGUF file (of llama.cpp)", SAVE_FILE, ""), .version = true},
+    {KIND("GGUF", "a GGUF file (of llama.cpp)", OF_A_MODEL, ""), .version = true},
     {KIND("\xc6\xd7\x34\x01", "a model of llm.c", "", ""), .version = true},
     {KIND("\xc7\xd7\x34\x01", "a state of llm.c", "", ""), .version = true},
     {KIND("\xc8\xd7\x34\x01", "a tokenizer of llm.c", "", ""), .version = true},

@@ -17,18 +17,21 @@ static const char reader_op[] = "safetensors";
 
 static void reader_end(cti_hook *self) { ct_safetensors_close((ct_safetensors *)self); }
 
+ct_safetensors *cti_safetensors_of(const cti_shards *shards) {
+    ct_safetensors *file = cti_object_new(shards->context, sizeof *file, "file");
+    if (!file) return NULL;
+    file->shards = *shards;
+    cti_object_end_with_context(&file->object, reader_end);
+    return file;
+}
+
 ct_safetensors *ct_safetensors_open(ct_context *context, const char *path) {
     if (!cti_ready(context)) return NULL;
     if (!path) return ct_fail(context, CT_ERR_ARGUMENT, "safetensors_open: path is NULL");
     cti_shards shards;
-    if (!cti_shards_open(context, reader_op, path, &shards)) return NULL;
-    ct_safetensors *file = cti_object_new(context, sizeof *file, "file");
-    if (!file) {
-        cti_shards_close(&shards);
-        return NULL;
-    }
-    file->shards = shards;
-    cti_object_end_with_context(&file->object, reader_end);
+    if (!cti_shards_open_safetensors(context, reader_op, path, &shards)) return NULL;
+    ct_safetensors *file = cti_safetensors_of(&shards);
+    if (!file) cti_shards_close(&shards);
     return file;
 }
 
@@ -61,13 +64,13 @@ static bool reader_read_as(cti_file_dtype from, ct_dtype *to) {
     if (from == CTI_FILE_F64) return true;
     for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
         *to = order[i];
-        if (cti_safetensors_fits(from, *to)) return true;
+        if (cti_file_tensor_fits(from, *to)) return true;
     }
     return false;
 }
 
 static ct_tensor *reader_read_tensor(const cti_file_tensor *from) {
-    const cti_file *file = &from->header->file;
+    const cti_file *file = from->file;
     ct_dtype dtype;
     if (!reader_read_as(from->dtype, &dtype))
         return ct_fail(file->context, CT_ERR_DTYPE,
@@ -78,7 +81,7 @@ static ct_tensor *reader_read_tensor(const cti_file_tensor *from) {
                        "%s: %s: tensor \"%s\" has %lld dims, a tensor at most %d", reader_op,
                        file->path, NAME(from->name), (long long)from->ndim, CT_MAX_DIMS);
     ct_tensor *to = cti_tensor_new(file->context, dtype, from->shape);
-    return to && cti_safetensors_read(from, 0, from->numel, to, 0) ? to : NULL;
+    return to && cti_file_tensor_read(from, 0, from->numel, to, 0) ? to : NULL;
 }
 
 ct_tensor *ct_safetensors_read(ct_safetensors *file, const char *name) {

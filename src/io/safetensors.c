@@ -11,31 +11,6 @@
 #include "kind.h"
 #include "list.h"
 
-typedef struct {
-    const char *name;
-    int bits;
-} dtype_info;
-#define DTYPE_INFO(name, bits) {#name, bits},
-static const dtype_info dtypes[] = {CTI_FILE_DTYPES(DTYPE_INFO)};
-#undef DTYPE_INFO
-
-const char *cti_file_dtype_name(cti_file_dtype dtype) { return dtypes[dtype].name; }
-int cti_file_dtype_bits(cti_file_dtype dtype) { return dtypes[dtype].bits; }
-
-const char *cti_name_text(cti_text name, char text[CTI_NAME_TEXT]) {
-    cti_writer out = {.at = text, .size = CTI_NAME_TEXT - 1};
-    cti_text shown = name;
-    if (name.size > CTI_NAME_SHOWN) {
-        shown.size = CTI_NAME_SHOWN;
-        /* does not cut inside a character of UTF-8 */
-        while (shown.size > 0 && (name.at[shown.size] & 0xC0) == 0x80) shown.size--;
-    }
-    cti_escaped_write(&out, shown);
-    if (shown.size < name.size) cti_string_write(&out, "...");
-    text[out.used] = 0;
-    return text;
-}
-
 /* ---- faults ---- */
 
 CT_FORMAT(2, 3) static bool refuse_header(const cti_file *file, const char *format, ...) {
@@ -59,10 +34,7 @@ static bool json_refuse(const cti_safetensors *header, const cti_json *json) {
 static bool dtype_read(cti_json *json, cti_file_tensor *tensor) {
     cti_text name;
     if (!cti_json_string(json, &name)) return false;
-    for (int i = 0; i < CTI_FILE_DTYPE_COUNT; i++) {
-        tensor->dtype = (cti_file_dtype)i;
-        if (cti_text_compare(name, cti_text_of(dtypes[i].name)) == 0) return true;
-    }
+    if (cti_file_dtype_find(name, &tensor->dtype)) return true;
     return cti_json_fail(json, "an unknown dtype");
 }
 
@@ -128,7 +100,7 @@ static bool range_check(const cti_safetensors *header, const cti_file_tensor *te
             "tensor \"%s\": data_offsets [%lld, %lld] reach beyond the %lld bytes of data",
             NAME(tensor->name), begin, end, (long long)header->data_size);
     }
-    int bits = dtypes[tensor->dtype].bits;
+    const int bits = cti_file_dtype_bits(tensor->dtype);
     if (tensor->numel > INT64_MAX / bits)
         return refuse_header(&header->file, "tensor \"%s\": the size of its shape overflows",
                              NAME(tensor->name));
@@ -137,8 +109,8 @@ static bool range_check(const cti_safetensors *header, const cti_file_tensor *te
             &header->file,
             "tensor \"%s\": %lld elements of %s are not the %lld bytes of data_offsets "
             "[%lld, %lld]",
-            NAME(tensor->name), (long long)tensor->numel, dtypes[tensor->dtype].name, end - begin,
-            begin, end);
+            NAME(tensor->name), (long long)tensor->numel, cti_file_dtype_name(tensor->dtype),
+            end - begin, begin, end);
     }
     return true;
 }
@@ -164,7 +136,7 @@ static bool members_read(cti_safetensors *header) {
     if (!header->text_size || header->text[0] != '{')
         return refuse_header(&header->file, NO_FILE "header: '{' is expected at byte 8");
     for (bool first = cti_json_open(&json, '{'); cti_json_next(&json, '}', &first);) {
-        cti_file_tensor tensor = {.header = header};
+        cti_file_tensor tensor = {.file = &header->file, .data = header->data};
         if (!cti_json_key(&json, &tensor.name)) break;
         if (cti_text_compare(tensor.name, cti_text_of("__metadata__")) == 0) {
             if (metadata) cti_json_fail(&json, "__metadata__ is there twice");

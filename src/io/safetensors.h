@@ -28,50 +28,17 @@
 
 #include <cotangent/io.h>
 
-#include "../core/tensor.h"
-#include "file.h"
-#include "json.h"
-
-/* The format's dtypes and their sizes in bits. */
-/* clang-format off */
-#define CTI_FILE_DTYPES(X)                                                                         \
-    X(BOOL, 8) X(U8, 8) X(I8, 8) X(I16, 16) X(U16, 16) X(I32, 32) X(U32, 32) X(I64, 64) X(U64, 64) \
-    X(F16, 16) X(BF16, 16) X(F32, 32) X(F64, 64) X(C64, 64) X(F4, 4) X(F6_E2M3, 6) X(F6_E3M2, 6)   \
-    X(F8_E5M2, 8) X(F8_E4M3, 8) X(F8_E5M2FNUZ, 8) X(F8_E4M3FNUZ, 8) X(F8_E8M0, 8)
-/* clang-format on */
-#define CTI_FILE_DTYPE(name, bits) CTI_FILE_##name,
-typedef enum { CTI_FILE_DTYPES(CTI_FILE_DTYPE) CTI_FILE_DTYPE_COUNT } cti_file_dtype;
-#undef CTI_FILE_DTYPE
+#include "file_tensor.h"
 
 enum { CTI_LARGEST_HEADER = 100 * 1000 * 1000 }; /* bytes */
-
-const char *cti_file_dtype_name(cti_file_dtype dtype);
-int cti_file_dtype_bits(cti_file_dtype dtype);
-
-/* NAME(text) is a name as messages show it: at most its first 100 bytes, escaped, in a buffer that
- * lives as long as the enclosing block. An escape takes up to 6 bytes. */
-enum { CTI_NAME_SHOWN = 100, CTI_NAME_TEXT = 6 * CTI_NAME_SHOWN + 8 };
-const char *cti_name_text(cti_text name, char text[CTI_NAME_TEXT]);
-#define NAME(name) cti_name_text((name), (char[CTI_NAME_TEXT]){0})
-
-typedef struct cti_safetensors cti_safetensors;
-
-typedef struct {
-    const cti_safetensors *header; /* the header of the file that has the tensor */
-    cti_text name;
-    cti_file_dtype dtype;
-    int64_t ndim; /* may exceed CT_MAX_DIMS; shape then has the first CT_MAX_DIMS sizes */
-    ct_shape shape;
-    int64_t numel, begin, end; /* its bytes are [begin, end) of the data */
-} cti_file_tensor;
 
 typedef struct {
     cti_text key, value;
 } cti_file_pair;
 
-/* An open file and its header, which has been checked. Its tensors point to this struct, so it must
- * not be moved. */
-struct cti_safetensors {
+/* An open file and its header, which has been checked. Its tensors point to .file, so the struct
+ * must not be moved. */
+typedef struct {
     cti_file file;
     char *text;       /* [text_size + 1] the header's JSON; names and metadata point into it */
     size_t text_size; /* N */
@@ -81,7 +48,7 @@ struct cti_safetensors {
     int64_t tensors, pairs, tensor_capacity, pair_capacity;
     int64_t data, data_size; /* the data's offset in the file, and their size in bytes */
     bool checked;            /* the file has a checksum, and it is right */
-};
+} cti_safetensors;
 
 bool cti_safetensors_open(ct_context *context, const char *op, const char *path,
                           cti_safetensors *header);
@@ -104,16 +71,6 @@ bool cti_safetensors_parse(cti_safetensors *header);
  */
 const cti_file_tensor *cti_safetensors_find(const cti_safetensors *header, cti_text name);
 const cti_text *cti_safetensors_metadata(const cti_safetensors *header, cti_text key);
-
-/* Whether values of the file's dtype can be read into a tensor of dtype `to`: F16, BF16, F32 and
- * F64 into f32, f64 and bf16, integers into i64, BOOL into bool. */
-bool cti_safetensors_fits(cti_file_dtype from, ct_dtype to);
-
-/* Reads elements [first, first + count) of the file's tensor into elements [at, at + count) of a
- * row-major tensor whose dtype fits. A value that the tensor's float dtype does not have is rounded
- * to nearest, once; a U64 beyond i64 is CT_ERR_DTYPE. */
-bool cti_safetensors_read(const cti_file_tensor *from, int64_t first, int64_t count, ct_tensor *to,
-                          int64_t at);
 
 /* Whether two row-major tensors of one shape and dtype have the same bits. */
 bool cti_safetensors_same_values(const ct_tensor *a, const ct_tensor *b);

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "../core/context.h"
+#include "../core/block_matrix.h"
 #include "list.h"
 #include "safetensors.h"
 
@@ -35,6 +35,7 @@ typedef struct {
 typedef struct {
     ct_context *context;
     const char *op, *path;
+    bool same; /* whether floats keep their dtype */
     cti_name_map map;
     bool *used;        /* [map.n] the entry matches a name */
     save_slice *slice; /* [slices] */
@@ -230,6 +231,7 @@ static ct_tensor *save_view(ct_tensor *of, int64_t start, int64_t rows) {
     ct_shape shape = of->shape;
     if (!shape.ndim || (start == 0 && rows == shape.dim[0])) return of;
     shape.dim[0] = rows;
+    if (cti_is_blocks(of->dtype)) return cti_block_matrix_rows(of, rows ? start : 0, rows);
     const int64_t offset = rows ? start * of->stride[0] : 0;
     return cti_tensor_view(of, of->data + offset * (int64_t)cti_dtype_size(of->dtype), shape,
                            of->stride);
@@ -249,6 +251,12 @@ static ct_tensor *save_make(const saving *s, const save_group *group, const save
         cti_tensor_copy(to, from, false);
     }
     if (!made || !first->transposed) return made;
+    if (cti_is_blocks(made->dtype)) { /* a view that is transposed is dense */
+        ct_tensor *wide = cti_tensor_new(s->context, s->same ? CT_BF16 : CT_F32, made->shape);
+        if (!wide) return NULL;
+        cti_block_matrix_cast(wide, made);
+        made = wide;
+    }
     return cti_tensor_view(made, made->data, CT_SHAPE(made->shape.dim[1], made->shape.dim[0]),
                            (int64_t[]){made->stride[1], made->stride[0]});
 }
@@ -311,7 +319,7 @@ static bool save_slices(const saving *s, ct_save_opts opts) {
 
 bool cti_save_mapped(ct_context *context, const char *op, const char *path, const ct_named *named,
                      int64_t n, const cti_other_name *other, int64_t others, ct_save_opts opts) {
-    saving s = {.context = context, .op = op, .path = path};
+    saving s = {.context = context, .op = op, .path = path, .same = opts.floats == CT_FILE_SAME};
     s.map = (cti_name_map){
         .context = context, .op = op, .path = path, .entry = opts.map, .n = opts.n_map};
     if (!cti_name_map_check(&s.map)) return false;

@@ -39,6 +39,12 @@ bool cti_set_remove(ct_context *context, const char *op, const char *name) {
     return true;
 }
 
+bool cti_set_has_file(const ct_context *context, const char *name) {
+    for (int64_t i = 0; i < context->set->n; i++)
+        if (!strcmp(context->set->member[i].name, name)) return true;
+    return false;
+}
+
 static bool set_commit_files(const cti_set *set, bool *kept) {
     const cti_file_set *files = &set->files;
     const size_t bytes = cti_bytes(files->n, sizeof(cti_journal_step));

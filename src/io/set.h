@@ -1,5 +1,6 @@
-/* Sets: files of a folder that belong together and are replaced as one, such as the shards of a
- * model and their index; config.json, weights and tokenizer; an adapter and its config.
+/* Sets: files of a folder, and of folders in it, that belong together and are replaced as one, such
+ * as the shards of a model and their index; config.json, weights, tokenizer and
+ * 2_Dense/model.safetensors; an adapter and its config.
  *
  * The last file of a set is its head: no program opens the set without it (the index, config.json,
  * adapter_config.json, tokenizer.json). These are the steps of a save (set.c, journal.c). The
@@ -10,7 +11,7 @@
  *     1 make the folder if it is missing
  *     2 write and sync each file under a temporary name        old        old
  *     3 lock the folder
- *     4 sync the folder, write the record, sync the folder     new        old
+ *     4 make folders in it, sync, write the record, sync       new        old
  *     5 remove the old files, the head first                   new        old, then none
  *     6 rename the new files, the head last                    new        none, then new
  *     7 remove the record                                      new        new
@@ -75,6 +76,8 @@ typedef struct {
 bool cti_set_begin(ct_context *context, const char *op, const char *folder, cti_set *set);
 /* Removes a file of the folder, if it is there, when the set of the context is committed. */
 bool cti_set_remove(ct_context *context, const char *op, const char *name);
+/* Whether a file of the set of the context was committed to it, or is to be removed by it. */
+bool cti_set_has_file(const ct_context *context, const char *name);
 /* Commits the files in the order in which they were committed to the set: the head is the last. If
  * `ok` is false it drops them. Returns whether they were committed. */
 bool cti_set_end(cti_set *set, bool ok);

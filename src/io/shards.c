@@ -1,10 +1,11 @@
-/* Opens the files behind a path: a single file, or the shards of an index. Their tensors become one
- * list. */
+/* Opens the files behind a path: a single file, the shards of an index, or GGUF files. Their
+ * tensors become one list. */
 #include "shards.h"
 
 #include <string.h>
 
 #include "../core/context.h"
+#include "gguf_split.h"
 #include "kind.h"
 #include "list.h"
 #include "set.h"
@@ -40,8 +41,10 @@ static bool has_pickle(ct_context *context, const char *folder) {
     return found;
 }
 
-/* The path of the single file or of the index in a folder. */
-static char *shards_find_in(ct_context *context, const char *op, const char *folder) {
+/* The path of the single file or of the index in a folder, or of the GGUF file. */
+static char *shards_find_in(const cti_shards *shards, const char *folder) {
+    ct_context *context = shards->context;
+    const char *op = shards->op;
     char *file = cti_path_in(context, folder, CTI_MODEL_FILE),
          *index = file ? cti_path_in(context, folder, CTI_MODEL_INDEX) : NULL, *found = NULL;
     bool ok = index != NULL;
@@ -53,7 +56,7 @@ static char *shards_find_in(ct_context *context, const char *op, const char *fol
                 folder);
     } else if (ok && (file_there || index_there)) {
         found = file_there ? file : index;
-    } else if (ok) {
+    } else if (ok && (shards->plain || cti_gguf_find_in(context, op, folder, &found)) && !found) {
         ct_fail(context, CT_ERR_IO,
                 "%s: %s: is a folder with neither " CTI_MODEL_FILE " nor " CTI_MODEL_INDEX "%s", op,
                 folder, has_pickle(context, folder) ? PICKLE_THERE : "");
@@ -119,6 +122,107 @@ static bool shard_open(cti_shards *shards) {
         return false;
     for (int64_t i = 0; i < shards->tensors; i++) shards->tensor[i] = &shards->file[0].tensor[i];
     return names_sort(shards);
+}
+
+/* ---- GGUF ---- */
+
+/* Opens file i, whose path belongs to `shards` from then on. */
+static bool gguf_file_open(cti_shards *shards, int64_t i, char *path) {
+    shards->file_path[i] = path;
+    return path && cti_gguf_open(shards->context, shards->op, path, &shards->gguf[i]);
+}
+
+/* Whether all files of the set are there: no memory is taken for more files than there are. */
+static bool set_is_there(const cti_gguf *first, const cti_gguf_split *split) {
+    bool ok = true;
+    for (int64_t i = 1; ok && i < split->count; i++) {
+        char *path = cti_gguf_split_path(first, split, i);
+        ok = path != NULL;
+        if (ok && !exists(first->context, first->op, path, &ok) && ok)
+            ok = ct_fail(first->context, CT_ERR_IO,
+                         "%s: %s: cannot open: No such file, and %s is the first of %lld",
+                         first->op, path, first->path, (long long)split->count);
+        cti_path_free(first->context, path);
+    }
+    return ok;
+}
+
+/* Opens the first file by itself, to learn how many there are. */
+static bool split_look(const cti_shards *shards, cti_gguf_split *split) {
+    cti_gguf first;
+    if (!cti_gguf_open(shards->context, shards->op, shards->path, &first)) return false;
+    const bool ok = cti_gguf_split_first(&first, split) && set_is_there(&first, split);
+    cti_gguf_close(&first);
+    return ok;
+}
+
+static bool gguf_list(cti_shards *shards) {
+    int64_t tensors = 0, at = 0;
+    for (int64_t i = 0; i < shards->files; i++) tensors += shards->gguf[i].tensors;
+    if (!tensors_take(shards, tensors)) return false;
+    for (int64_t i = 0; i < shards->files; i++)
+        for (int64_t k = 0; k < shards->gguf[i].tensors; k++)
+            shards->tensor[at++] = &shards->gguf[i].tensor[k];
+    return names_sort(shards);
+}
+
+static bool gguf_open(cti_shards *shards) {
+    cti_gguf_split split;
+    if (!split_look(shards, &split)) return false;
+    shards->gguf = cti_take_zeroed(shards->context, cti_bytes(split.count, sizeof *shards->gguf));
+    shards->file_path =
+        shards->gguf
+            ? cti_take_zeroed(shards->context, cti_bytes(split.count, sizeof *shards->file_path))
+            : NULL;
+    if (!shards->file_path) {
+        cti_give(shards->context, shards->gguf, (size_t)split.count * sizeof *shards->gguf);
+        shards->gguf = NULL;
+        return false;
+    }
+    shards->room = split.count;
+    int64_t tensors = 0;
+    for (int64_t i = 0; i < split.count; i++) {
+        char *path = i == 0 ? cti_string_take(shards->context, shards->path)
+                            : cti_gguf_split_path(&shards->gguf[0], &split, i);
+        shards->files++;
+        if (!gguf_file_open(shards, i, path) || !cti_gguf_split_check(&shards->gguf[i], &split, i))
+            return false;
+        tensors += shards->gguf[i].tensors;
+    }
+    return cti_gguf_split_sum(&shards->gguf[0], &split, tensors) && gguf_list(shards);
+}
+
+bool cti_shards_set_name(cti_shards *shards, cti_file_tensor *tensor, const char *name) {
+    char **more = cti_list_grow(shards->context, shards->name, shards->names, &shards->name_room,
+                                sizeof *shards->name);
+    if (!more) return false;
+    shards->name = more;
+    char *copy = cti_string_take(shards->context, name);
+    if (!copy) return false;
+    shards->name[shards->names++] = copy;
+    tensor->name = cti_text_of(copy);
+    return true;
+}
+
+bool cti_shards_rename(cti_shards *shards, cti_shards_visit *visit, void *arg) {
+    const size_t had = cti_bytes(shards->tensors, sizeof(void *));
+    CTI_ASSERT(shards->gguf);
+    cti_give(shards->context, shards->tensor, had);
+    cti_give(shards->context, shards->by_name, had);
+    shards->tensor = NULL;
+    shards->by_name = NULL;
+    shards->tensors = 0;
+    for (int64_t i = 0; i < shards->files; i++) {
+        cti_gguf *file = &shards->gguf[i];
+        int64_t kept = 0;
+        for (int64_t k = 0; k < file->tensors; k++) {
+            const cti_visited visited = visit(arg, shards, &file->tensor[k]);
+            if (visited == CTI_VISIT_FAIL) return false;
+            if (visited == CTI_VISIT_KEEP) file->tensor[kept++] = file->tensor[k];
+        }
+        file->tensors = kept;
+    }
+    return gguf_list(shards);
 }
 
 /* ---- an index ---- */
@@ -214,28 +318,39 @@ void cti_shards_close(cti_shards *shards) {
     ct_context *context = shards->context;
     const size_t names = (size_t)shards->tensors * sizeof(void *);
     for (int64_t i = 0; i < shards->files; i++) {
-        if (shards->file[i].file.context) cti_safetensors_close(&shards->file[i]);
+        if (shards->file && shards->file[i].file.context) cti_safetensors_close(&shards->file[i]);
+        if (shards->gguf && shards->gguf[i].context) cti_gguf_close(&shards->gguf[i]);
         cti_path_free(context, shards->file_path[i]);
     }
+    for (int64_t i = 0; i < shards->names; i++) cti_path_free(context, shards->name[i]);
+    cti_give(context, shards->name, (size_t)shards->name_room * sizeof *shards->name);
     cti_give(context, shards->file, (size_t)shards->room * sizeof *shards->file);
+    cti_give(context, shards->gguf, (size_t)shards->room * sizeof *shards->gguf);
     cti_give(context, shards->file_path, (size_t)shards->room * sizeof *shards->file_path);
     cti_give(context, shards->tensor, names);
     cti_give(context, shards->by_name, names);
     cti_path_free(context, shards->path);
-    *shards = (cti_shards){.context = context, .op = shards->op, .checks = shards->checks};
+    *shards = (cti_shards){
+        .context = context, .op = shards->op, .checks = shards->checks, .plain = shards->plain};
 }
 
 /* Opens what a path leads to, once. */
 static bool shards_open_found(cti_shards *shards, const char *path, bool is_folder) {
-    shards->path = is_folder ? shards_find_in(shards->context, shards->op, path)
-                             : cti_string_take(shards->context, path);
-    return shards->path && (is_index(shards->path) ? index_open : shard_open)(shards);
+    shards->path =
+        is_folder ? shards_find_in(shards, path) : cti_string_take(shards->context, path);
+    if (!shards->path) return false;
+    bool is_gguf = false;
+    if (!shards->plain && !cti_gguf_is(shards->context, shards->op, shards->path, &is_gguf))
+        return false;
+    if (is_gguf) return gguf_open(shards);
+    return (is_index(shards->path) ? index_open : shard_open)(shards);
 }
 
-static bool shards_open(ct_context *context, const char *op, const char *path, bool checks,
-                        cti_shards *shards) {
+/* Opens what the path leads to. The caller has set context, op, checks and plain. */
+static bool shards_open(cti_shards *shards, const char *path) {
+    ct_context *context = shards->context;
+    const char *op = shards->op;
     cti_os_about about;
-    *shards = (cti_shards){.context = context, .op = op, .checks = checks};
     if (!cti_file_find(context, op, path, &about)) return false;
     const bool is_folder = about.kind == CTI_OS_FOLDER;
     char *folder = is_folder ? cti_string_take(context, path) : cti_path_folder(context, path);
@@ -255,12 +370,20 @@ static bool shards_open(ct_context *context, const char *op, const char *path, b
 }
 
 bool cti_shards_open(ct_context *context, const char *op, const char *path, cti_shards *shards) {
-    return shards_open(context, op, path, false, shards);
+    *shards = (cti_shards){.context = context, .op = op};
+    return shards_open(shards, path);
+}
+
+bool cti_shards_open_safetensors(ct_context *context, const char *op, const char *path,
+                                 cti_shards *shards) {
+    *shards = (cti_shards){.context = context, .op = op, .plain = true};
+    return shards_open(shards, path);
 }
 
 bool cti_shards_open_checked(ct_context *context, const char *op, const char *path,
                              cti_shards *shards) {
-    return shards_open(context, op, path, true, shards);
+    *shards = (cti_shards){.context = context, .op = op, .checks = true, .plain = true};
+    return shards_open(shards, path);
 }
 
 int64_t cti_shards_find(const cti_shards *shards, cti_text name) {
@@ -271,5 +394,5 @@ int64_t cti_shards_find(const cti_shards *shards, cti_text name) {
 }
 
 const cti_text *cti_shards_metadata(const cti_shards *shards, cti_text key) {
-    return shards->files ? cti_safetensors_metadata(&shards->file[0], key) : NULL;
+    return shards->file && shards->files ? cti_safetensors_metadata(&shards->file[0], key) : NULL;
 }

@@ -56,6 +56,7 @@ void CTI_PUT(elementwise)(cti_kernels *table) {
         .lerp = real_lerp,
         .adam = update_adam,
         .sgd = update_sgd,
+        .round = update_round,
     };
     table->elementwise = &kernels;
 }

@@ -35,13 +35,16 @@ struct cti_elementwise_kernels {
     void (*copy2d)(int64_t m, int64_t n, const void *x, int64_t x_row, int64_t x_col, void *y,
                    int64_t y_row, int64_t y_col, bool add);
     /* casts from this dtype to the ct_dtype of the index by C's rules; to bool: != 0, to bf16: to
-     * nearest even */
-    void (*cast[5])(int64_t n, const void *x, void *y);
+     * nearest even. A table of blocks has none, and none casts to blocks (block_matrix.h does) */
+    void (*cast[7])(int64_t n, const void *x, void *y);
 
     /* ---- optimisers, in place; g is multiplied by grad_scale first ---- */
     void (*adam)(int64_t n, void *p, const void *g, void *m, void *v, const cti_adam_numbers *);
     /* buffer may be NULL without momentum */
     void (*sgd)(int64_t n, void *p, const void *g, void *buffer, const cti_sgd_numbers *);
+    /* y, which is bf16, = a state x after this step, rounded so that errors cancel over the steps;
+     * x[0] is element `at` of the parameter */
+    void (*round)(int64_t n, const void *x, int64_t at, int64_t step, void *y);
 };
 
 #endif

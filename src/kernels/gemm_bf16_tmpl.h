@@ -42,6 +42,9 @@ static void gemm_pack_b_bf16(int64_t k, int64_t n, const void *b, int64_t row_st
     }
 }
 
+static void gemm_dots_bf16(const cti_gemm_rows *g) { gemm_dots_of(OF_BF16, g); }
+static void gemm_gemv_bf16(const cti_gemm_rows *g) { gemm_gemv_of(OF_BF16, g); }
+
 #define GEMM_KERNELS_OF_BF16 GEMM_KERNELS_WITH(gemm_pack_b_bf16, gemm_dots_bf16, gemm_gemv_bf16)
 #endif
 

@@ -4,12 +4,22 @@
 #ifndef CTI_KERNELS_GEMM_SOURCE_TMPL_H
 #define CTI_KERNELS_GEMM_SOURCE_TMPL_H
 
+#include "block_line.h"
 #include "gemm_vec_tmpl.h"
 
-typedef enum { OF_STORED, OF_BF16 } gemm_source;
+typedef enum { OF_STORED, OF_BF16, OF_Q8_0, OF_Q4_0 } gemm_source;
 
+INLINE bool gemm_is_blocks(const gemm_source of) { return of == OF_Q8_0 || of == OF_Q4_0; }
+INLINE int gemm_code_bits(const gemm_source of) { return of == OF_Q8_0 ? 8 : 4; }
+
+/* Returns the size of an element, which is not one of a block. */
 INLINE int64_t gemm_source_size(const gemm_source of) {
     return of == OF_BF16 ? (int64_t)sizeof(bf16_stored) : (int64_t)sizeof(stored);
+}
+
+/* Returns the bytes of n dense elements; for blocks they are a line. */
+INLINE int64_t gemm_source_bytes(const gemm_source of, int64_t n) {
+    return gemm_is_blocks(of) ? cti_line_bytes(gemm_code_bits(of), n) : n * gemm_source_size(of);
 }
 
 /* Returns element i of x. */

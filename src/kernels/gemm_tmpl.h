@@ -338,6 +338,9 @@ static void gemm_macro_kernel(const cti_gemm_params *params, int64_t m, int64_t 
     else gemm_tiles(params, m, n, a, b, panel, base, c);
 }
 
+static void gemm_dots(const cti_gemm_rows *g) { gemm_dots_of(OF_STORED, g); }
+static void gemm_gemv(const cti_gemm_rows *g) { gemm_gemv_of(OF_STORED, g); }
+
 #define GEMM_KERNELS_WITH(pack, dots_, gemv_)                                                      \
     {.mr = MR,                                                                                     \
      .nr = NR,                                                                                     \

@@ -60,6 +60,9 @@ typedef struct cti_kernels {
      * macro-kernel reads only packed panels. Each has the bits of gemm with the same numbers of B
      * in f32. */
     const cti_gemm_kernels *gemm_of_bf16;
+    /* f32's table only: the same with a B of blocks in dots, gemv and widen, while pack_b takes f32
+     * that widen has made. */
+    const cti_gemm_kernels *gemm_of_q8_0, *gemm_of_q4_0;
     /* f32's table only: products of f32 whose operands are rounded while they are packed, to bf16,
      * or to sums of two or three bf16 of which three or six products are computed (ct_set_matmul).
      * Panels are of bf16, C of f32. The macro-kernel reads only packed panels; dots and gemv are

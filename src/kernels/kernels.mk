@@ -22,7 +22,10 @@ ONCE := $(filter-out $(REAL) $(shell awk '$$4 == "heir" {print $$1}' $(SETS)),$(
 KOBJ = $(foreach i,$(ISAS),$(foreach t,f32 f64,$(REAL:%=$(KERNELS)/%_$(i)_$(t).o))) \
     $(HEIRS:%=$(KERNELS)/%.o) $(ONCE:%=$(KERNELS)/%.o)
 
-KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CPPFLAGS) $(CFLAGS)
+# The -O2 in the CFLAGS of a distribution is meant for programs in general; kernels then stay at -O3. Who wants less says -O1, or OPT=-O2.
+RAISED = $(if $(filter -O2,$(lastword $(filter -O%,$(CFLAGS)))),-O3)
+KERNEL_CFLAGS = $(BASE) $(OPT) $(WARN) $(KERNEL_SANITIZE) $(CPPFLAGS) $(CFLAGS) $(RAISED)
+$(ONCE:%=$(KERNELS)/%.o): ALL_CFLAGS += $(RAISED)
 
 # The kernels of one source for a set and a type, with the flags of both.
 define kernel_object

@@ -12,9 +12,12 @@ typedef struct {
 } cti_gemm_params;
 
 /* C (m, n) = alpha A (m, k) B (k, n), or C += with add, computed by dots or gemv. Element (i, j) of
- * A is at i a_row + j a_col, of B at i b_row + j b_col, of C at i row + j col. */
+ * A is at i a_row + j a_col, of B at i b_row + j b_col, of C at i row + j col.
+ *
+ * In a B of blocks the dense dim is a line (block_line.h), and the stride of the other dim is its
+ * length. b is the line with element (0, 0), which is element b_first of the line. */
 typedef struct {
-    int64_t m, n, k, a_row, a_col, b_row, b_col, row, col;
+    int64_t m, n, k, a_row, a_col, b_row, b_col, b_first, row, col;
     const void *a, *b;
     void *c;
     double alpha;
@@ -30,6 +33,7 @@ enum {
      * 360 cycles instead of 461. */
     CTI_GEMM_STACK_B = 20 << 10,
     CTI_GEMM_ROUNDED_NR = 32, /* the largest nr of kernels that round */
+    CTI_GEMM_BLOCKS_NR = 32,  /* the largest nr of kernels by which a B of blocks is packed */
 };
 
 /* A is packed if C has more panels of nr columns than the field for A's strides says. "In 3 to 16
@@ -102,6 +106,9 @@ struct cti_gemm_kernels {
      * and B's columns, both dense along K. gemv computes one row, m = 1, for k <= kc and any
      * strides. B is of the table's dtype, A and C are of the computed type. */
     void (*dots)(const cti_gemm_rows *), (*gemv)(const cti_gemm_rows *);
+    /* out[i] = element first + i of a line of blocks, i < n; NULL if B is not of blocks. dots then
+     * takes whole lines along K, and gemv a B and a C with dense rows. */
+    void (*widen)(int64_t length, const void *line, int64_t first, int64_t n, float *out);
 };
 
 /* Bytes that K takes in a panel, for each of its rows of A or columns of B. */

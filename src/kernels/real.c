@@ -6,6 +6,7 @@ void CTI_PUT(unary)(cti_kernels *table);
 void CTI_PUT(elementwise)(cti_kernels *table);
 void CTI_PUT(rows)(cti_kernels *table);
 void CTI_PUT(products)(cti_kernels *table);
+void CTI_PUT(block_products)(cti_kernels *table);
 
 void CTI_PUT(real)(cti_kernels *table);
 void CTI_PUT(real)(cti_kernels *table) {
@@ -13,4 +14,5 @@ void CTI_PUT(real)(cti_kernels *table) {
     CTI_PUT(elementwise)(table);
     CTI_PUT(rows)(table);
     CTI_PUT(products)(table);
+    CTI_PUT(block_products)(table);
 }

@@ -337,7 +337,7 @@ START_TEST(positions_in_bf16) {
         context, (ct_positions_opts){.max_length = N, .embed_dim = 4, .learned = true});
     ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(2, 3, 4)),
               *at = ct_arange(context, CT_I64, 4, 7, 1);
-    ck_assert(ct_module_to_bf16(p));
+    ck_assert(ct_module_to(p, CT_BF16));
     ck_assert_double_eq(distance(ct_positions_forward_at(p, x, at), ct_positions_forward(p, x, 4)),
                         0);
 }

@@ -206,8 +206,8 @@ START_TEST(weights_in_bf16) {
         ct_mha_opts o = opts_at(i);
         o.dtype = CT_F32;
         ct_module *m = shaken(ct_mha_new(context, o)), *rounded = ct_module_clone(m);
-        ck_assert(ct_module_to_bf16(m));
-        ck_assert(ct_module_to_bf16(rounded) && ct_module_to_f32(rounded));
+        ck_assert(ct_module_to(m, CT_BF16));
+        ck_assert(ct_module_to(rounded, CT_BF16) && ct_module_to(rounded, CT_F32));
         ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(B, T, E));
         ck_assert_double_eq(distance(ct_forward(m, x), ct_forward(rounded, x)), 0);
     }

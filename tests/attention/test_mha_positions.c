@@ -303,10 +303,10 @@ START_TEST(the_table_stays_f64_in_bf16) {
     ct_mha_opts o = options(3);
     o.dtype = CT_F32, o.add_bias_kv = false;
     ct_module *m = ct_mha_new(context, o);
-    ck_assert(ct_module_to_bf16(m));
+    ck_assert(ct_module_to(m, CT_BF16));
     ck_assert_int_eq(ct_dtype_of(ct_module_get(m, "rotary_frequencies")), CT_F64);
     ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(B, T, E)), *y = ct_forward(m, x);
-    ck_assert(ct_module_to_f32(m));
+    ck_assert(ct_module_to(m, CT_F32));
     ck_assert_double_eq(distance(y, ct_forward(m, x)), 0);
 }
 END_TEST

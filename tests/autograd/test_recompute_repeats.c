@@ -141,8 +141,8 @@ typedef enum {
 static void change_module(ct_module *m, module_change what) {
     ct_module *linear = ct_module_child(m, "layers.1.linear1");
     switch (what) {
-    case TO_BF16: ck_assert(ct_module_to_bf16(m)); break;
-    case TO_BF16_AND_BACK: ck_assert(ct_module_to_bf16(m) && ct_module_to_f32(m)); break;
+    case TO_BF16: ck_assert(ct_module_to(m, CT_BF16)); break;
+    case TO_BF16_AND_BACK: ck_assert(ct_module_to(m, CT_BF16) && ct_module_to(m, CT_F32)); break;
     case OTHER_CHILD:
         ct_module_set_child(
             m, "layers.1.linear1",

@@ -1,6 +1,13 @@
-/* Calls of each public function that takes a tensor, with a tensor that has ended. */
+/* Calls of each public function that takes a tensor: with a tensor that has ended, or
+ * (test_blocks.c) with one of blocks. */
 #ifndef ENDED_USES_H
 #define ENDED_USES_H
+
+/* The tensor is (2, USES_COLS). */
+#ifndef USES_COLS
+#define USES_COLS 3
+#endif
+enum { USES_NUMEL = 2 * USES_COLS };
 
 #include "ops/update/update.h"
 #include "src/kernels/unary.h"
@@ -46,7 +53,7 @@ static const ct_op passing = {.name = "passing", .forward = pass},
                                       .backward = give_it};
 
 typedef struct {
-    ct_tensor *y; /* has ended; it was f32 (2, 3) */
+    ct_tensor *y; /* the tensor of interest */
     void (*check)(const char *call, const char *function);
     ct_tensor *x, *row, *leaf, *q, *three, *ids, *mask, *index; /* the call's other tensors */
 } ended_use;
@@ -71,6 +78,9 @@ static inline void use_in_elementwise(const ended_use *u) {
 #define USE_OF_NUMBER(name, ...) USE(ct_##name(y, 2), #name);
     CTI_UNARY_KERNELS(USE_OF_ONE, USE_OF_ONE, USE_OF_ONE, USE_OF_ONE)
     CTI_SCALAR_KERNELS(USE_OF_NUMBER, USE_OF_NUMBER, USE_OF_NUMBER)
+    USE(ct_activate(y, CT_RELU), "relu");
+    USE(ct_activated_mul(y, CT_SILU, x), "activated_mul");
+    USE(ct_activated_mul(x, CT_SILU, y), "activated_mul");
     USE(ct_isnan(y), "isnan");
     USE(ct_clamp(y, 0, 1), "clamp");
     USE(ct_where(mask, x, y), "where");
@@ -108,13 +118,14 @@ static inline void use_in_reductions(const ended_use *u) {
     USE(ct_cumsum(y, 0), "cumsum");
     USE(ct_argsort(y, 0, true), "argsort");
     USE(ct_topk(y, 1, 0).values, "topk");
-    USE(ct_sum_to(y, CT_SHAPE(3)), "sum_to");
+    USE(ct_sum_to(y, CT_SHAPE(USES_COLS)), "sum_to");
     USE(ct_argmax(y, 0), "argmax");
     USE(ct_logsumexp(y, 1), "logsumexp");
     USE(ct_logsumexp(y, 0), "logsumexp");
     USE(ct_softmax(y, 1), "softmax");
     USE(ct_softmax(y, 0), "softmax");
     USE(ct_log_softmax(y, 0), "log_softmax");
+    USE(ct_normalize(y, 2, 1, 1e-12), "normalize");
     USE(ct_masked_softmax(y, mask, 0), "masked_softmax");
     USE(ct_masked_softmax(x, y, 1), "masked_softmax");
     USE(ct_masked_softmax(y, NULL, 1), "masked_softmax");
@@ -128,7 +139,7 @@ static inline void use_in_products(const ended_use *u) {
     USE(ct_matmul(y, x), "matmul");
     USE(ct_linear(x, y, NULL), "linear");
     USE(ct_linear(y, x, NULL), "linear");
-    USE(ct_linear(x, ct_ones(c, CT_F32, CT_SHAPE(3, 3)), y), "linear");
+    USE(ct_linear(x, ct_ones(c, CT_F32, CT_SHAPE(3, USES_COLS)), y), "linear");
     USE(ct_activated_linear(y, CT_RELU, x, NULL, NULL), "activated_linear");
     USE(ct_activated_linear(x, CT_RELU, y, NULL, NULL), "activated_linear");
     USE(ct_activated_linear(x, CT_RELU, x, NULL, y), "activated_linear");
@@ -157,7 +168,7 @@ static inline void use_in_products(const ended_use *u) {
 
 /* Losses and sampling. */
 static inline void use_in_losses(const ended_use *u) {
-    int64_t whole[6];
+    int64_t whole[USES_NUMEL];
     ct_tensor *y = u->y, *x = u->x, *ids = u->ids;
     USE(ct_mse_loss(x, y), "mse_loss");
     USE(ct_cross_entropy(y, ids, (ct_cross_entropy_opts){0}), "cross_entropy");
@@ -181,13 +192,13 @@ static inline void use_in_losses(const ended_use *u) {
 /* Ops that make dims or move them. */
 static inline void use_in_shapes(const ended_use *u) {
     ct_tensor *y = u->y, *x = u->x, *parts[3];
-    USE(ct_view(y, CT_SHAPE(6)), "view");
-    USE(ct_reshape(y, CT_SHAPE(6)), "reshape");
+    USE(ct_view(y, CT_SHAPE(USES_NUMEL)), "view");
+    USE(ct_reshape(y, CT_SHAPE(USES_NUMEL)), "reshape");
     USE(ct_transpose(y, 0, 1), "transpose");
     USE(ct_permute(y, CT_DIMS(1, 0)), "permute");
     USE(ct_narrow(y, 0, 0, 1), "narrow");
     USE(ct_select(y, 0, 0), "select");
-    USE(ct_expand(y, CT_SHAPE(2, 2, 3)), "expand");
+    USE(ct_expand(y, CT_SHAPE(2, 2, USES_COLS)), "expand");
     USE(ct_squeeze(y, 0), "squeeze");
     USE(ct_unsqueeze(y, 0), "unsqueeze");
     USE(ct_contiguous(y), "contiguous");
@@ -200,7 +211,7 @@ static inline void use_in_shapes(const ended_use *u) {
     USE(ct_pad(y, 0, 1, 1, 0), "pad");
     USE(ct_roll(y, 1, 0), "roll");
     USE(ct_tril(y, 0), "tril");
-    USE(ct_split(y, 1, 1, parts, 3), "split");
+    USE(ct_split(y, 1, 0, parts, 2), "split");
     USE(ct_split_heads(y, 1), "split_heads");
     USE(ct_combine_heads(y), "combine_heads");
 }
@@ -222,21 +233,21 @@ static inline void use_in_attention(const ended_use *u) {
 
 /* Calls the functions that read a tensor. */
 static inline void use_in_reading(const ended_use *u) {
-    float out[6];
-    double wide[6];
-    int64_t whole[6];
-    bool flag[6];
-    char text[256];
+    float out[USES_NUMEL];
+    double wide[USES_NUMEL];
+    int64_t whole[USES_NUMEL];
+    bool flag[USES_NUMEL];
+    char text[4096];
     ct_tensor *y = u->y;
     USE(ct_data_f32(y), "data");
     USE(ct_data_i64(y), "data");
     USE(ct_data_f64(y), "data");
     USE(ct_data_bool(y), "data");
     USE(ct_data_bf16(y), "data");
-    USE(ct_to_f32(y, out, 6), "to");
-    USE(ct_to_f64(y, wide, 6), "to");
-    USE(ct_to_i64(y, whole, 6), "to");
-    USE(ct_to_bool(y, flag, 6), "to");
+    USE(ct_to_f32(y, out, USES_NUMEL), "to");
+    USE(ct_to_f64(y, wide, USES_NUMEL), "to");
+    USE(ct_to_i64(y, whole, USES_NUMEL), "to");
+    USE(ct_to_bool(y, flag, USES_NUMEL), "to");
     USE(ct_item(y), "item");
     USE(ct_shape_of(y), "shape_of");
     USE(ct_dtype_of(y), "dtype_of");
@@ -250,7 +261,7 @@ static inline void use_in_reading(const ended_use *u) {
 
 /* Differentiation. */
 static inline void use_in_differentiation(const ended_use *u) {
-    char text[256];
+    char text[4096];
     ct_tensor *y = u->y, *x = u->x, *leaf = u->leaf, *loss = ct_scale(leaf, 2), *parts[3];
     USE(ct_backward(y), "backward");
     USE(ct_backward_with(&loss, &y, 1, (ct_backward_opts){0}), "backward");
@@ -285,6 +296,9 @@ static inline void use_in_differentiation(const ended_use *u) {
     FILE *file = fmemopen(text, sizeof text, "w");
     USE(ct_graph_print(y, file), "graph");
     USE(ct_graph_dot(y, file), "graph");
+    USE(ct_graph_dot_with(y, file, (ct_graph_opts){.values = true}), "graph");
+    USE(ct_watch(context, (ct_tensor *[]){leaf, y}, 2, &(ct_watch_fns){0}, text), "watch");
+    ct_unwatch(context, text);
     fclose(file);
 }
 
@@ -325,11 +339,12 @@ static inline void use_in_place(const ended_use *u) {
 /* Modules. */
 static inline void use_in_modules(const ended_use *u) {
     ct_context *c = context;
-    const ct_layer_opts layer = {.embed_dim = 3, .num_heads = 1};
+    const ct_layer_opts layer = {.embed_dim = USES_COLS, .num_heads = 1};
     const ct_mha_call plain = {0};
     ct_tensor *y = u->y, *x = u->x, *three = u->three;
-    ct_module *linear = ct_linear_new(c, (ct_linear_opts){.in_features = 3, .out_features = 3}),
-              *mha = ct_mha_new(c, (ct_mha_opts){.embed_dim = 3, .num_heads = 1}),
+    ct_module *linear =
+                  ct_linear_new(c, (ct_linear_opts){.in_features = USES_COLS, .out_features = 3}),
+              *mha = ct_mha_new(c, (ct_mha_opts){.embed_dim = USES_COLS, .num_heads = 1}),
               *encoder = ct_encoder_layer_new(c, layer), *decoder = ct_decoder_layer_new(c, layer),
               *module = ct_module_new(c, "mine"), *encoders = ct_encoder_new(c, layer, 1, false),
               *decoders = ct_decoder_new(c, layer, 1, false),
@@ -337,7 +352,7 @@ static inline void use_in_modules(const ended_use *u) {
                                                                   .num_encoder_layers = 1,
                                                                   .num_decoder_layers = 1}),
               *positions =
-                  ct_positions_new(c, (ct_positions_opts){.max_length = 4, .embed_dim = 3});
+                  ct_positions_new(c, (ct_positions_opts){.max_length = 4, .embed_dim = USES_COLS});
     no_error();
     USE(ct_module_add_param(module, "weight", y), "mine");
     USE(ct_module_add_buffer(module, "table", y, true), "mine");
@@ -355,6 +370,8 @@ static inline void use_in_modules(const ended_use *u) {
     USE(ct_decoder_layer_forward(decoder, y, three, plain, plain).out, "TransformerDecoderLayer");
     USE(ct_decoder_layer_forward(decoder, three, y, plain, plain).out, "TransformerDecoderLayer");
     USE(ct_positions_forward(positions, y, 0), "Positions");
+    USE(ct_positions_forward_at(positions, y, u->ids), "Positions");
+    USE(ct_positions_forward_at(positions, three, y), "Positions");
     USE(ct_encoder_forward(encoders, y, (ct_stack_call){0}), "TransformerEncoder");
     USE(ct_encoder_forward(encoders, three, (ct_stack_call){.self.mask = y}),
         "layers.0.self_attn: MultiheadAttention");
@@ -372,7 +389,8 @@ static inline void use_in_modules(const ended_use *u) {
 static inline void use_in_files(const ended_use *u) {
     ct_context *c = context;
     ct_tensor *y = u->y, *q = u->q;
-    ct_module *linear = ct_linear_new(c, (ct_linear_opts){.in_features = 3, .out_features = 3});
+    ct_module *linear =
+        ct_linear_new(c, (ct_linear_opts){.in_features = USES_COLS, .out_features = 3});
     const ct_named named = {"y", y};
     USE(ct_tensors_save(c, "nowhere", &named, 1, (ct_save_opts){0}), "tensors_save");
     USE(ct_checkpoint_save("nowhere",
@@ -381,7 +399,7 @@ static inline void use_in_files(const ended_use *u) {
     USE(ct_checkpoint_load("nowhere",
                            &(ct_checkpoint){.module = linear, .tensors = &named, .n_tensors = 1}),
         "checkpoint_load");
-    ct_kv_cache *cache = ct_kv_cache_new_of(c, CT_F32, 1, 1, 4, 3);
+    ct_kv_cache *cache = ct_kv_cache_new_of(c, CT_F32, 1, 1, 4, USES_COLS);
     ct_tensor *k = y, *v = q;
     USE(ct_kv_cache_append(cache, &k, &v), "ct_kv_cache_append");
     USE(ct_kv_cache_append(cache, &v, &k), "ct_kv_cache_append");
@@ -390,35 +408,35 @@ static inline void use_in_files(const ended_use *u) {
 
 #undef USE
 
-/* Makes every call with y, which has ended; it was f32 (2, 3). After each call it calls `check`,
- * with the text of the call and the name with which its error must begin. `check` clears the
- * error. */
-static inline void each_use_of(ct_tensor *y,
-                               void (*check)(const char *call, const char *function)) {
+static inline ended_use uses_of(ct_tensor *y,
+                                void (*check)(const char *call, const char *function)) {
     ct_context *c = context;
     const ended_use u = {.y = y,
                          .check = check,
-                         .x = ct_ones(c, CT_F32, CT_SHAPE(2, 3)),
-                         .row = ct_ones(c, CT_F32, CT_SHAPE(3)),
+                         .x = ct_ones(c, CT_F32, CT_SHAPE(2, USES_COLS)),
+                         .row = ct_ones(c, CT_F32, CT_SHAPE(USES_COLS)),
                          .leaf = ct_set_requires_grad(ct_ones(c, CT_F32, CT_SCALAR), true),
-                         .q = ct_ones(c, CT_F32, CT_SHAPE(1, 1, 2, 3)),
-                         .three = ct_ones(c, CT_F32, CT_SHAPE(1, 2, 3)),
+                         .q = ct_ones(c, CT_F32, CT_SHAPE(1, 1, 2, USES_COLS)),
+                         .three = ct_ones(c, CT_F32, CT_SHAPE(1, 2, USES_COLS)),
                          .ids = ct_zeros(c, CT_I64, CT_SHAPE(2)),
-                         .mask = ct_ones(c, CT_BOOL, CT_SHAPE(2, 3)),
-                         .index = ct_zeros(c, CT_I64, CT_SHAPE(2, 3))};
+                         .mask = ct_ones(c, CT_BOOL, CT_SHAPE(2, USES_COLS)),
+                         .index = ct_zeros(c, CT_I64, CT_SHAPE(2, USES_COLS))};
     no_error();
-    use_in_elementwise(&u);
-    use_in_reductions(&u);
-    use_in_products(&u);
-    use_in_losses(&u);
-    use_in_shapes(&u);
-    use_in_attention(&u);
-    use_in_reading(&u);
-    use_in_differentiation(&u);
-    use_in_scopes(&u);
-    use_in_place(&u);
-    use_in_modules(&u);
-    use_in_files(&u);
+    return u;
+}
+
+static void (*const use_groups[])(const ended_use *) = {
+    use_in_elementwise, use_in_reductions, use_in_products, use_in_losses,
+    use_in_shapes,      use_in_attention,  use_in_reading,  use_in_differentiation,
+    use_in_scopes,      use_in_place,      use_in_modules,  use_in_files};
+enum { USE_GROUPS = sizeof use_groups / sizeof *use_groups };
+
+/* Makes every call with y, which has ended. After each call it calls `check`, with the text of the
+ * call and the name with which its error must begin. `check` clears the error. */
+static inline void each_use_of(ct_tensor *y,
+                               void (*check)(const char *call, const char *function)) {
+    const ended_use u = uses_of(y, check);
+    for (int i = 0; i < USE_GROUPS; i++) use_groups[i](&u);
 }
 
 #endif

@@ -8,7 +8,7 @@ refuses_arguments() {
 for file in "$top"/programs/*.c "$top"/examples/*.c; do
     grep -q '^int main(' "$file" && [ "$(basename "$file")" != no_arguments.c ] || continue
     name=$(basename "$file" .c) program=$bin/$(basename "$file" .c)
-    expect 0 "^usage: $name" "$program" --help
+    expect 0 "^Usage: $name" "$program" --help
     cp out help
     expect 0 "^$name (cotangent) [0-9]*\.[0-9]*\.[0-9]*\$" "$program" --version
     refuses_arguments "$program" --unknown

@@ -127,9 +127,9 @@ ls -d ./*.unfinished > /dev/null 2>&1 && wrong "finetune leaves an unfinished fo
 
 # errors, each before anything is trained or written
 refuses() { expect 2 "$@" --out never; [ ! -e never ] || wrong "finetune writes in spite of: $1"; }
-refuses 'one folder of a model is needed' "$finetune" --data prose
+refuses 'one folder or GGUF file of a model is needed' "$finetune" --data prose
 refuses 'no data to train on: --data FILE' "$finetune" lm
-expect 2 'no folder for the result: --out FOLDER' "$finetune" lm --data prose
+expect 2 'no path for the result: --out PATH' "$finetune" lm --data prose
 refuses '^finetune: nothing: cannot open: No such file' "$finetune" nothing --data prose
 mkdir half whole_but
 cp lm/tokenizer.json half; cp lm/config.json whole_but
@@ -170,4 +170,5 @@ expect 0 'ids and the model had 200 rows: it gets new ones' "$finetune" few --da
 python3 "$make_model" short tok.json max_position_embeddings=5
 refuses '[-][-]sample has [0-9]* tokens, and the model at most 5' "$finetune" short --data prose --sample 'fox jumps over the lazy dog and the cat'
 expect 2 'a loss\|tokens' "$finetune" lm --data prose --out x --sample ''
+. "$of_embed"
 cd ..

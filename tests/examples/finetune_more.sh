@@ -63,7 +63,8 @@ for name, message in {"reasoning": {"reasoning_content": "so"}, "calls": {"tool_
     write(name + ".jsonl", [lines[0], {"messages": [lines[1]["messages"][0], {**lines[1]["messages"][1], **message}]}])
 write("image.jsonl", [{"messages": [{"role": "user", "content": [{"type": "image", "url": "x"}]}, lines[0]["messages"][1]]}])
 write("tools.jsonl", [{**lines[0], "tools": [{"type": "function"}]}])
-write("preferences.jsonl", [{"prompt": "a", "chosen": "b", "rejected": "c"}])
+write("preferences.jsonl", [{"prompt": "the 1", "chosen": " fox 11", "rejected": " dog"}, {"chosen": lines[0]["messages"], "rejected": [*lines[0]["messages"][:1], lines[1]["messages"][1]]}])
+write("half.jsonl", [lines[0]])
 write("texts.jsonl", [{"text": "<|im_start|>user\nthe 1<|im_end|>\n<|im_start|>assistant\nfox 11<|im_end|>\n"}])
 open("texts.txt", "w").write("<|im_start|>user\nthe 1<|im_end|>\n<|im_start|>assistant\nfox 11<|im_end|>\n")
 END
@@ -77,6 +78,17 @@ rm -r form
 for refused in 'heavy.jsonl:2: byte [0-9]*: the "weight"' 'trained.jsonl:2: byte [0-9]*: the "train"' 'image.jsonl:1: ' 'preferences.jsonl:1: '; do
     refuses "^finetune: $refused" "$finetune" $chats --data "${refused%%:*}"
 done
+
+# preferences: pairs of rows, which a line without two answers is not
+for method in dpo orpo; do
+    expect 0 '^step 2/2  loss [0-9.]*  margin [-0-9.]*  accuracy [01].[0-9]*' "$finetune" $chats --data preferences.jsonl --method $method --out form --steps 2
+    rm -rf form
+done
+refuses '^finetune: half.jsonl:1: no "chosen" and "rejected", of which --method learns' "$finetune" $chats --data half.jsonl --method dpo
+refuses '^finetune: texts.txt: --method needs lines of JSON' "$finetune" $chats --data texts.txt --method orpo
+refuses '^finetune: --beta is about --method dpo or orpo' "$finetune" $chats --data half.jsonl --beta 0.2
+refuses '^finetune: --task has labels, and --method pairs' "$finetune" lm --data half.jsonl --task classify --method dpo
+refuses '^finetune: --label-smoothing is about --method dpo' "$finetune" $chats --data preferences.jsonl --method orpo --label-smoothing 0.1
 
 # what a template does not read is said before the training, and also what is plain text, and turns that are written otherwise later
 for unread in 'reasoning.jsonl reasoning_content of 1 message is' 'calls.jsonl tool_calls of 1 message is' 'named.jsonl name of 1 message is' 'tools.jsonl tools of 1 conversation are'; do
@@ -145,6 +157,10 @@ grep -q "the answer ends, because the conversation has the model's 128 tokens" e
 "$bin/generate" lm --tokens 1 --prompt "$(printf '%0400d' 7)" > out 2> err && grep -q 'the prompt has .* tokens, and the model was made for at most 128$' err || wrong "generate: a long prompt"
 python3 - "$bin/generate" << 'END' || wrong "generate on a terminal"
 import json, os, pty, re, select, signal, sys, time
+try:
+    for end in os.openpty(): os.close(end)
+except OSError as why:  # as in a chroot without /dev/pts
+    sys.exit(print(f"not tested, as this machine gives no terminal ({why}): generate on a terminal"))
 def talk(arguments, script):  # script: (what to wait for, what to send); returns the exit status and all that was shown
     pid, fd = pty.fork()
     if pid == 0:
@@ -172,6 +188,9 @@ code, shown = talk(["full", "--chat", "--tokens", "12"], [(ready, b"the 2\n"), (
 assert code == 0, (code, shown)
 code, shown = talk(["full", "--chat", "--tokens", "12"], [(ready, b"the 2\n"), (rb"fox 22\r\n> $", b"\x03")])  # Ctrl-C while a line is awaited
 assert code == 130, (code, shown)
+for _ in range(10):  # and between the first question and the read
+    code, shown = talk(["full", "--chat"], [(ready, b"\x03")])
+    assert code == 130, (code, shown)
 # Ctrl-C ends an answer without an end, and the conversation goes on
 config = json.load(open("full/config.json")); config["max_position_embeddings"] = 10**6
 os.makedirs("long", exist_ok=True)
@@ -184,6 +203,25 @@ assert code == 0, (code, shown[-500:])
 code, shown = talk(["lm", "--prompt", "a\x1b[31m\x9b <think>so</think> b", "--tokens", "1"], [])
 assert b"a\\x1b[31m\\x9b <think>\x1b[2mso</think>\x1b[22m b" in shown, shown
 END
+
+# GGUF files: a model that is merged, one that is quantised, adapters alone; each is opened and trained again
+expect 0 '^Saved the model as one.gguf$' "$finetune" $chats --steps 2 --out one.gguf
+expect 2 'one.gguf is there already: --out names a file that will be made' "$finetune" $chats --steps 2 --out one.gguf
+expect 0 '^Saved the model as small.gguf$' "$finetune" full --data chats.jsonl --steps 1 --lr 1e-9 --out small.gguf --floats q8_0
+"$bin/generate" small.gguf --chat --prompt 'the 4' --tokens 12 > out 2> err && [ "$(cat out)" = 'fox 44' ] || wrong "generate: a GGUF file answers otherwise than its folder"
+grep -q '^generate: small.gguf is opened as q8_0 ([-][-]dtype)$' err || wrong "generate: the dtype of a GGUF file is not said"
+"$bin/generate" small.gguf --dtype f32 --chat --prompt 'the 4' --tokens 12 > out 2> err && [ "$(cat out)" = 'fox 44' ] && ! grep -q opened err || wrong "generate --dtype"
+"$finetune" small.gguf --data chats.jsonl --steps 1 --lr 1e-9 --merge --out of_small > out 2> err && grep -q '^Saved the model as of_small$' out || wrong "finetune: a GGUF file"
+grep -q '^finetune: small.gguf is opened as q8_0 ([-][-]base)$' err || wrong "finetune: the dtype of a GGUF file is not said"
+"$bin/generate" of_small --chat --prompt 'the 4' --tokens 12 > out 2> err && [ "$(cat out)" = 'fox 44' ] || wrong "generate: a folder of a GGUF file"
+expect 0 '^Saved the adapters as adapter.gguf$' "$finetune" full --data chats.jsonl --steps 1 --out adapter.gguf --adapter-only
+"$bin/generate" adapter.gguf --base small.gguf --chat --prompt 'the 4' --tokens 12 > out 2> err || wrong "generate: adapters of a GGUF file"
+expect 0 '^Saved the model as in_bf16$' "$finetune" $chats --base bf16 --merge --steps 1 --out in_bf16
+grep -q bfloat16 in_bf16/config.json || wrong "finetune --base bf16 --merge does not save bf16"
+for base in q8_0 q4_0; do expect 0 '^Saved the adapters' "$finetune" $chats --base $base --steps 2 --out of_$base; done
+refuses '[-][-]base needs adapters' "$finetune" lm --data prose --full --base q8_0
+refuses '[-][-]adapter-only or --merge, and not both' "$finetune" lm --data prose --adapter-only --merge
+ls -d ./*.unfinished* > /dev/null 2>&1 && wrong "finetune leaves an unfinished file"
 
 # special tokens of texts are tokens: in JSON, in files, in prompts; --plain reads characters
 for data in texts.jsonl texts.txt; do

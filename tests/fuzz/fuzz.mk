@@ -2,10 +2,10 @@
 
 # Only the scalar kernels are built, without coverage: the search is for paths of the engine.
 SECONDS ?= 60
-FUZZ     = load checkpoint program tokens log dist text chat answer
+FUZZ     = load gguf checkpoint program tokens log dist text chat answer
 FUZZING  = BUILD=$(BUILD)/fuzz CC=clang ISAS=scalar OPT="-O1 -g1" KERNEL_SANITIZE=-fsanitize=address \
            SANITIZE="-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all"
-fuzz: ## hostile files, checkpoints, token files, tokenizers, chats, logs of runs, answers of submissions and programs of calls, SECONDS=60 each; needs clang
+fuzz: ## hostile files, GGUF, checkpoints, token files, tokenizers, chats, logs of runs, answers of submissions and programs of calls, SECONDS=60 each; needs clang
 	$(MAKE) $(FUZZING) $(FUZZ:%=$(BUILD)/fuzz/fuzz_%)
 	@folder=$$(mktemp -d /dev/shm/cotangent-fuzz-XXXXXX 2>/dev/null || mktemp -d) && \
 	trap 'rm -rf "$$folder"' EXIT INT TERM && \

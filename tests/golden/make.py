@@ -31,12 +31,12 @@ LISTS, ELEMENTS = 4, 60   # of a line of ops.def: how many lists of inputs, and 
 def chosen(line):
     """Some lists of a line, the small ones: from its first to its last."""
     def size(variant):
-        specs = (ct.CaseInput * ct.CASE_INPUTS)()
-        n = ct.cases.case_inputs(ct.C.byref(line), variant, 1, specs)
+        specs = ct.ffi.new("case_input[]", ct.CASE_INPUTS)
+        n = ct.cases.case_inputs(line.pointer, variant, 1, specs)
         shapes = [specs[i].shape for i in range(n) if specs[i].kind != b"N"]
-        return sum(torch.Size(s.dim[: s.ndim]).numel() for s in shapes)
+        return sum(torch.Size(s.dim[0 : s.ndim]).numel() for s in shapes)
 
-    variants = range(ct.cases.case_variants(ct.C.byref(line)))
+    variants = range(ct.cases.case_variants(line.pointer))
     small = [v for v in variants if size(v) <= ELEMENTS] or [min(variants, key=size)]
     return [small[i * (len(small) - 1) // max(LISTS - 1, 1)] for i in range(LISTS)] if len(small) > LISTS else small
 

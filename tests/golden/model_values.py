@@ -14,6 +14,8 @@ SIZES = {"vocab_size": 31, "hidden_size": 16, "intermediate_size": 24, "num_hidd
 LLAMA = SIZES | {"num_key_value_heads": 2}
 WIDE = LLAMA | {"num_attention_heads": 2}   # heads with four frequencies
 GPT2 = {"vocab_size": 31, "n_embd": 16, "n_layer": 2, "n_head": 4, "n_positions": 32}
+SCALES = {"embedding_multiplier": 3, "attention_multiplier": 0.2, "residual_multiplier": 0.6, "logits_scaling": 4}
+GRANITE4 = {"layer_types": ["attention"] * 3, "num_local_experts": 0, "shared_intermediate_size": 20, "mamba_n_heads": 4}
 BERT = SIZES | {"max_position_embeddings": 32, "type_vocab_size": 3}
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.5, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
 
@@ -51,9 +53,13 @@ MODELS = [
                                                  "layer_types": ["full_attention", "sliding_attention"],
                                                  "rope_parameters": {"full_attention": {"rope_type": "linear", "rope_theta": 3e4, "factor": 2.0},
                                                                      "sliding_attention": {"rope_type": "default", "rope_theta": 70.0}}}, {}),
+    ("Gemma3TextModel", "gemma3_text", LLAMA | {"num_hidden_layers": 7, "head_dim": 6, "sliding_window": 5, "use_bidirectional_attention": True}, {}),
     ("SmolLM3ForCausalLM", "smollm3", WIDE | {"num_hidden_layers": 5}, {}),
     ("SmolLM3ForCausalLM", "smollm3", LLAMA | {"no_rope_layers": [0, 1, 1], "use_sliding_window": True, "sliding_window": 3}, {}),
     ("Olmo2ForCausalLM", "olmo2", LLAMA, {}),
+    ("GraniteForCausalLM", "granite", LLAMA | SCALES | {"head_dim": 6, "attention_bias": True}, {}),
+    ("GraniteMoeHybridForCausalLM", "granitemoehybrid", WIDE | SCALES | GRANITE4 | {"position_embedding_type": "rope"}, {}),
+    ("GraniteMoeHybridForCausalLM", "granitemoehybrid", WIDE | SCALES | GRANITE4, {}),
     ("GPTNeoXForCausalLM", "gpt_neox", SIZES | {"hidden_size": 64, "rotary_emb_base": 2e3},
      {"rotary_emb_base": None, "rope_parameters": {"rope_type": "default", "rope_theta": 2e3, "partial_rotary_factor": 0.25}}),
     ("GPTNeoXForCausalLM", "gpt_neox", SIZES | {"num_attention_heads": 2, "use_parallel_residual": False, "attention_bias": False, "hidden_act": "gelu_new", "rotary_pct": 0.5,
@@ -64,7 +70,7 @@ MODELS = [
     ("BertForMaskedLM", "bert", BERT, {}),
     ("BertForSequenceClassification", "bert", BERT | {"id2label": {str(i): str(i) for i in range(5)}}, {}),
 ]
-CONFIGS = {"gemma3_text": "Gemma3TextConfig", "gpt2": "GPT2Config", "gpt_neox": "GPTNeoXConfig", "smollm3": "SmolLM3Config"}
+CONFIGS = {"granitemoehybrid": "GraniteMoeHybridConfig", "gemma3_text": "Gemma3TextConfig", "gpt2": "GPT2Config", "gpt_neox": "GPTNeoXConfig", "smollm3": "SmolLM3Config"}
 IDS = [3, 14, 15, 9, 26, 5, 30, 0, 7]
 VALUES = 8
 
@@ -109,7 +115,7 @@ def main():
             f"static const int64_t model_ids[] = {{{', '.join(map(str, IDS))}}};\n"
             "/* The text of a config.json, the number of the model's results for these ids, and the last of them. */\n"
             "static const struct {\n    const char *config;\n    int64_t size;\n    double value[MODEL_VALUES];\n} model_values[] = {\n")
-    Path(__file__).resolve().parents[1].joinpath("model_values.h").write_text(head + "".join(rows) + "};\n\n#endif\n")
+    Path(__file__).resolve().parents[1].joinpath("models/model_values.h").write_text(head + "".join(rows) + "};\n\n#endif\n")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,8 @@ static void ck_same(ct_tensor *a, ct_tensor *b) {
     case CT_I64: ck_assert(ct_to_i64(a, (int64_t *)p, n) && ct_to_i64(b, (int64_t *)q, n)); break;
     case CT_BOOL: ck_assert(ct_to_bool(a, (bool *)p, n) && ct_to_bool(b, (bool *)q, n)); break;
     case CT_BF16:
+    case CT_Q8_0:
+    case CT_Q4_0:
         memcpy(p, ct_data_bf16(a), 2 * (size_t)n), memcpy(q, ct_data_bf16(b), 2 * (size_t)n);
         break;
     }

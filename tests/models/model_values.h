@@ -128,6 +128,13 @@ static const struct {
      279,
      {5.802272008, 5.929695823, 3.221716805, 5.049446024, 6.409946785, 4.58565879, 4.09041202,
       4.215922541}},
+    {"{'model_type': 'gemma3_text', 'architectures': ['Gemma3TextModel'], 'vocab_size': 31, 'hid"
+     "den_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 7, 'num_attention_heads': 4, "
+     "'num_key_value_heads': 2, 'head_dim': 6, 'sliding_window': 5, 'use_bidirectional_attention"
+     "': true}",
+     144,
+     {1.776748896, 1.12973702, 1.219509006, 0.7885262966, 0.8958829045, 1.056059361, 1.815593839,
+      0.6827203631}},
     {"{'model_type': 'smollm3', 'architectures': ['SmolLM3ForCausalLM'], 'vocab_size': 31, 'hidd"
      "en_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 5, 'num_attention_heads': 2, '"
      "num_key_value_heads': 2}",
@@ -147,6 +154,31 @@ static const struct {
      279,
      {1.335014198, -0.2700089787, -0.3240291134, 1.009122729, 0.3941718613, 1.678647039,
       0.6162688086, 0.145069517}},
+    {"{'model_type': 'granite', 'architectures': ['GraniteForCausalLM'], 'vocab_size': 31, 'hidd"
+     "en_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, '"
+     "num_key_value_heads': 2, 'embedding_multiplier': 3, 'attention_multiplier': 0.2, 'residual"
+     "_multiplier': 0.6, 'logits_scaling': 4, 'head_dim': 6, 'attention_bias': true}",
+     279,
+     {0.3619654247, -0.07105862217, 0.08785562771, 0.07193701462, 0.3176936704, 0.323696976,
+      0.2886561473, 0.2208561891}},
+    {"{'model_type': 'granitemoehybrid', 'architectures': ['GraniteMoeHybridForCausalLM'], 'voca"
+     "b_size': 31, 'hidden_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_atte"
+     "ntion_heads': 2, 'num_key_value_heads': 2, 'embedding_multiplier': 3, 'attention_multiplie"
+     "r': 0.2, 'residual_multiplier': 0.6, 'logits_scaling': 4, 'layer_types': ['attention', 'at"
+     "tention', 'attention'], 'num_local_experts': 0, 'shared_intermediate_size': 20, 'mamba_n_h"
+     "eads': 4, 'position_embedding_type': 'rope'}",
+     279,
+     {0.3502888301, 0.000749148097, 0.03521851369, 0.07222379296, 0.2674715969, 0.3631252701,
+      0.3288873301, 0.2885626062}},
+    {"{'model_type': 'granitemoehybrid', 'architectures': ['GraniteMoeHybridForCausalLM'], 'voca"
+     "b_size': 31, 'hidden_size': 16, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_atte"
+     "ntion_heads': 2, 'num_key_value_heads': 2, 'embedding_multiplier': 3, 'attention_multiplie"
+     "r': 0.2, 'residual_multiplier': 0.6, 'logits_scaling': 4, 'layer_types': ['attention', 'at"
+     "tention', 'attention'], 'num_local_experts': 0, 'shared_intermediate_size': 20, 'mamba_n_h"
+     "eads': 4}",
+     279,
+     {0.3505242662, 0.001470347297, 0.03244257771, 0.0722201935, 0.2659775664, 0.3642729484,
+      0.3245933494, 0.2881929581}},
     {"{'model_type': 'gpt_neox', 'architectures': ['GPTNeoXForCausalLM'], 'vocab_size': 31, 'hid"
      "den_size': 64, 'intermediate_size': 24, 'num_hidden_layers': 3, 'num_attention_heads': 4, "
      "'rotary_emb_base': 2000.0}",

@@ -3,7 +3,7 @@ import numpy
 import torch
 
 import ct
-from ct import C, lib
+from ct import lib
 
 
 def show(line):
@@ -27,36 +27,35 @@ def encode(tokenizer, text):
     raw = text.encode()
     n = lib.ct_encode(tokenizer, raw, len(raw), ct.EncodeOpts(), None, None, 0)
     ids = numpy.zeros(n, numpy.int64)
-    assert lib.ct_encode(tokenizer, raw, len(raw), ct.EncodeOpts(), ids.ctypes.data, None, n) == n
+    assert lib.ct_encode(tokenizer, raw, len(raw), ct.EncodeOpts(), ids, None, n) == n
     return ids.tolist()
 
 
 def encode_batch(context, tokenizer, texts):
-    raw = (C.c_char_p * len(texts))(*[text.encode() for text in texts])
-    batch = lib.ct_encode_batch(tokenizer, C.cast(raw, C.c_void_p), None, len(texts), ct.BatchOpts())
+    batch = lib.ct_encode_batch(tokenizer, list(texts), None, len(texts), ct.BatchOpts())
     context.check()
     return batch
 
 
 def chat_call(messages, opened):
-    return (ct.Message * len(messages))(*[ct.Message(m["role"].encode(), m["content"].encode()) for m in messages]), len(messages), \
+    return [ct.Message(m["role"], m["content"]) for m in messages], len(messages), \
         ct.ChatOpts(add_generation_prompt=opened)
 
 
 def encode_chat(context, tokenizer, messages, opened=True):
     """(the text of a chat, its ids)."""
-    out, ids = C.create_string_buffer(1 << 14), numpy.zeros(1 << 12, numpy.int64)
+    out, ids = ct.room(1 << 14), numpy.zeros(1 << 12, numpy.int64)
     size = lib.ct_chat_text(tokenizer, *chat_call(messages, opened), out, len(out))
-    n = lib.ct_chat_encode(tokenizer, *chat_call(messages, opened), ids.ctypes.data, None, len(ids))
+    n = lib.ct_chat_encode(tokenizer, *chat_call(messages, opened), ids, None, len(ids))
     assert size >= 0 and n >= 0
-    return out.raw[:size].decode(), ids[:n].tolist()
+    return ct.ffi.buffer(out)[:size].decode(), ids[:n].tolist()
 
 
 def decode(tokenizer, ids):
     ids = numpy.array(ids, numpy.int64)
-    out = C.create_string_buffer(1 << 14)
-    n = lib.ct_decode(tokenizer, ids.ctypes.data, len(ids), False, out, len(out))
-    return out.raw[:n].decode()
+    out = ct.room(1 << 14)
+    n = lib.ct_decode(tokenizer, ids, len(ids), False, out, len(out))
+    return ct.ffi.buffer(out)[:n].decode()
 
 
 def forward(context, lm, ids, **call):
@@ -72,10 +71,10 @@ def generate(context, lm, rows, max_new):
     """Greedy ids behind each row of a batch of unequal prompts."""
     flat = numpy.array([id for row in rows for id in row], numpy.int64)
     lengths = numpy.array([len(row) for row in rows], numpy.int64)
-    batch = lib.ct_batch_of(context.pointer, flat.ctypes.data, None, lengths.ctypes.data, len(rows), ct.BatchOpts())
+    batch = lib.ct_batch_of(context.pointer, flat, None, lengths, len(rows), ct.BatchOpts())
     generator = context.check(lib.ct_generate_new(lm, batch, ct.GenerateOpts(max_new=max_new)))
     out, ids = [[] for _ in rows], numpy.zeros(len(rows), numpy.int64)
-    while lib.ct_generate_next(generator, ids.ctypes.data):
+    while lib.ct_generate_next(generator, ids):
         for row, id in zip(out, ids.tolist()):
             row += [id] if id >= 0 else []
     context.check()

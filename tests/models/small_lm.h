@@ -24,10 +24,27 @@ static inline void end_with_folders(void) {
 #define GPT2                                                                                       \
     "{\"model_type\": \"gpt2\", \"vocab_size\": 31, \"n_embd\": 16, \"n_layer\": 2, "              \
     "\"n_head\": 4, \"n_positions\": 32}"
+#define SCALES                                                                                     \
+    "\"embedding_multiplier\": 3, \"attention_multiplier\": 0.2, \"residual_multiplier\": 0.6, "   \
+    "\"logits_scaling\": 4, "
+#define GRANITE "{\"model_type\": \"granite\", \"num_key_value_heads\": 2, " SCALES SIZES "}"
+#define GRANITE4                                                                                   \
+    "{\"model_type\": \"granitemoehybrid\", \"num_key_value_heads\": 2, "                          \
+    "\"layer_types\": [\"attention\", \"attention\"], \"num_local_experts\": 0, "                  \
+    "\"shared_intermediate_size\": 20, \"position_embedding_type\": \"rope\", " SCALES SIZES "}"
 #define NEOX "{\"model_type\": \"gpt_neox\", \"rotary_pct\": 0.5, " SIZES "}"
 #define BERT(architecture)                                                                         \
     "{\"model_type\": \"bert\", \"architectures\": [\"" architecture "\"], "                       \
     "\"max_position_embeddings\": 32, \"num_labels\": 3, " SIZES "}"
+
+#define ROBERTA(family, architecture)                                                              \
+    "{\"model_type\": \"" family "\", \"architectures\": [\"" architecture "\"], "                 \
+    "\"max_position_embeddings\": 34, \"pad_token_id\": 1, \"type_vocab_size\": 1, "               \
+    "\"num_labels\": 3, " SIZES "}"
+#define DISTILBERT(architecture)                                                                   \
+    "{\"model_type\": \"distilbert\", \"architectures\": [\"" architecture "\"], "                 \
+    "\"vocab_size\": 31, \"dim\": 16, \"hidden_dim\": 24, \"n_layers\": 2, \"n_heads\": 4, "       \
+    "\"max_position_embeddings\": 32, \"num_labels\": 3}"
 
 static inline ct_module *new_lm(const char *config, ct_lm_opts opts) {
     ct_module *lm = ct_lm_new(context, config, opts);

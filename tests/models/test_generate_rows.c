@@ -370,7 +370,9 @@ static const struct {
 };
 
 static ct_module *make_model(int m, ct_dtype dtype) {
-    ct_module *lm = ct_lm_new(context, models[m].config, (ct_lm_opts){.dtype = dtype});
+    const bool blocks = dtype == CT_Q8_0 || dtype == CT_Q4_0;
+    ct_module *lm = ct_lm_new(context, models[m].config,
+                              (ct_lm_opts){.dtype = blocks ? CT_F32 : dtype}); /* rounded below */
     ck_assert_msg(lm != NULL, "%s", ct_error_message(context));
     ct_scope scope = ct_scope_open_no_grad(context);
     if (models[m].resized) ck_assert(ct_lm_resize(lm, 57));
@@ -381,6 +383,7 @@ static ct_module *make_model(int m, ct_dtype dtype) {
         ck_assert(ct_copy_into(p.tensor, ct_cast(x, ct_dtype_of(p.tensor))));
     }
     ct_scope_close(scope);
+    if (blocks) ck_assert_msg(ct_module_to(lm, dtype), "%s", ct_error_message(context));
     keep_logits(lm);
     return lm;
 }
@@ -414,14 +417,15 @@ static void check_generations(ct_module *lm, const settings *s, const int *count
 }
 
 START_TEST(generations) {
-    static const ct_dtype dtypes[] = {CT_F32, CT_BF16, CT_F64};
+    static const ct_dtype dtypes[] = {CT_F32, CT_BF16, CT_F64, CT_Q8_0, CT_Q4_0};
     const int isa = _i % isas(), m = _i / isas() % COUNT(models);
     context = context_of(isa, 1 + _i % 2);
     draw_rows(models[m].longest);
     for (int d = 0; d < COUNT(dtypes); d++) {
         ct_module *lm = make_model(m, dtypes[d]);
-        const bool rounds = d < 2 && context->isa->of[CT_F32]->bf16;
-        for (int s = 0; s < (rounds ? COUNT(all_settings) : 1); s += 1 + 2 * d) {
+        const bool rounds = dtypes[d] != CT_F64 && context->isa->of[CT_F32]->bf16;
+        const int first = rounds && d > 2 ? (_i + d) % COUNT(all_settings) : 0; /* one for blocks */
+        for (int s = first; s < (rounds ? COUNT(all_settings) : 1); s += d > 2 ? 9 : 1 + 2 * d) {
             const bool few = models[m].longest == LONGEST;
             const int counts[] = {(few ? 2 : 9) + (int)ct_random_below(context, few ? 3 : 8)};
             char name[100];
@@ -437,9 +441,11 @@ END_TEST
 
 START_TEST(many_rows) {
     static const int counts[] = {128, 64, 65, 33, 16, 17, 1};
+    static const ct_dtype dtypes[] = {CT_F32, CT_F32,  CT_BF16, CT_BF16,
+                                      CT_F32, CT_Q8_0, CT_F32,  CT_Q4_0};
     context = context_of(isas() - 2, 2);
     draw_rows(20);
-    ct_module *lm = make_model(_i % 2 ? 2 : 0, _i / 2 % 2 ? CT_BF16 : CT_F32);
+    ct_module *lm = make_model(_i % 2 ? 2 : 0, dtypes[_i % COUNT(dtypes)]);
     check_generations(lm, &all_settings[_i % COUNT(all_settings)], counts, COUNT(counts), "many");
     ct_context_free(context);
 }
@@ -501,6 +507,6 @@ int main(void) {
     return run_tests("generate rows", NULL, NULL,
                      TESTS(LOOP(products, 2 * isas()), TEST(numbers_of_other_rows),
                            LOOP(attention_with_weights, 2 * isas()),
-                           LOOP(generations, COUNT(models) * isas()), LOOP(many_rows, 6),
+                           LOOP(generations, COUNT(models) * isas()), LOOP(many_rows, 8),
                            LOOP(caches_in_bf16, 2 * isas())));
 }

@@ -1,4 +1,6 @@
 """all-MiniLM-L6-v2, the encoder of sentences: ids, embeddings and nearest sentences as with transformers."""
+import json
+
 import pytest
 import torch
 import transformers
@@ -80,6 +82,9 @@ def test_embeddings(context, minilm, model, theirs):
     for i in (0, 2, 31):   # a sentence by itself, without padding
         alone = real.encode_batch(context, real.open_tokenizer(context, minilm), SENTENCES[i:i + 1])
         assert real.worst(real.forward(context, lm, alone.ids, result=4)[0], want[i]) < 1e-5
+    about = lib.ct_lm_about(lm)   # modules.json: the mean, of length 1
+    assert about.max_length == json.loads((minilm / "sentence_bert_config.json").read_text())["max_seq_length"]
+    assert real.worst(real.forward(context, lm, batch.ids, key_mask=batch.mask, result=5), unit(want)) < 1e-6
     half = real.forward(context, real.open_lm(context, minilm, dtype=4), batch.ids, key_mask=batch.mask, result=4)
     cosine = torch.nn.functional.cosine_similarity(half, want, dim=-1).min().item()
     real.show(f"with matrices of bf16 the smallest cosine to these is {cosine:.5f}")

@@ -14,9 +14,10 @@ static ct_module *adapted_lm(const char *config, const char *pattern, ct_lora_op
 
 /* y = W x + alpha / rank B A x, computed with one matrix. */
 START_TEST(values_of_adapters) {
-    static const ct_lora_opts opts[] = {{.rank = 2, .alpha = 6}, {.rank = 4}, {0}};
-    static const double factors[] = {3, 1, 1}, ranks[] = {2, 4, 8};
-    for (int i = 0; i < 3; i++) {
+    static const ct_lora_opts opts[] = {
+        {.rank = 2, .alpha = 6}, {.rank = 4}, {0}, {.rank = 4, .alpha = 6, .use_rslora = true}};
+    static const double factors[] = {3, 1, 1, 3}, ranks[] = {2, 4, 8, 4};
+    for (int i = 0; i < 4; i++) {
         ct_module *lm = rough_lm(LLAMA, f64), *plain = ct_module_clone(lm);
         ck_assert_int_eq(ct_lora_add(lm, Q, opts[i]), 1);
         ct_tensor *a = ct_module_get(lm, Q ".lora_A"), *b = ct_module_get(lm, Q ".lora_B");
@@ -78,7 +79,7 @@ END_TEST
 
 START_TEST(adapters_of_bf16) {
     ct_module *lm = rough_lm(LLAMA, (ct_lm_opts){0});
-    ck_assert(ct_module_to_bf16(lm));
+    ck_assert(ct_module_to(lm, CT_BF16));
     ck_assert_int_eq(ct_lora_add(lm, Q, (ct_lora_opts){0}), 1);
     ck_assert(ct_dtype_of(ct_module_get(lm, Q ".lora_A")) == CT_F32);
     ct_init_normal(ct_module_get(lm, Q ".lora_B"), 0, 1);
@@ -87,6 +88,16 @@ START_TEST(adapters_of_bf16) {
     ck_assert(ct_dtype_of(ct_module_get(lm, Q ".weight")) == CT_BF16);
     const double size = ct_item(ct_max(ct_abs(before), CT_ALL, false));
     ck_assert_double_lt(apart(run_lm(lm, ids, (ct_lm_call){0}), before), 0.2 * size);
+    /* taken away, bf16 is no longer frozen, and so an optimiser refuses it as before */
+    ct_module *other = rough_lm(LLAMA, (ct_lm_opts){0});
+    ck_assert(ct_module_to(other, CT_BF16));
+    ck_assert_int_eq(ct_lora_add(other, Q, (ct_lora_opts){0}), 1);
+    ct_optim *optim = ct_adamw_new(other, (ct_adamw_opts){0});
+    ck_assert_ptr_nonnull(optim);
+    ct_optim_free(optim);
+    ck_assert(ct_lora_remove(other));
+    ck_refused(ct_adamw_new(other, (ct_adamw_opts){0}) != NULL, CT_ERR_DTYPE, "AdamW",
+               "not trained");
 }
 END_TEST
 
@@ -113,6 +124,118 @@ START_TEST(paths_that_are_too_long) {
         } else {
             ck_refused(n > 0, CT_ERR_ARGUMENT, "lora", "the path is too long");
         }
+    }
+}
+END_TEST
+
+/* ---- off, on, and away ---- */
+
+/* The head too, whose loss is computed together with its product if it is a Linear. */
+START_TEST(switched_off) {
+    static const char *const configs[] = {LLAMA, GPT2, BERT("BertForMaskedLM")};
+    static const char *const patterns[] = {"*_proj", "*.c_*", "*.dense"};
+    for (int c = 0; c < 3; c++) {
+        ct_module *lm = rough_lm(configs[c], (ct_lm_opts){0});
+        ct_tensor *ids = some_ids(2, 5), *targets = some_ids(2, 5);
+        ct_tensor *base = run_lm(lm, ids, (ct_lm_call){0});
+        ct_tensor *base_loss =
+            ct_lm_loss(lm, ids, targets, (ct_lm_call){0}, (ct_cross_entropy_opts){0});
+        ck_refused(ct_lora_enable(lm, false), CT_ERR_ARGUMENT, "lora_enable", "no adapter");
+        ck_assert_int_gt(ct_lora_add(lm, patterns[c], (ct_lora_opts){.rank = 2}), 2);
+        if (c == 0) ck_assert_int_eq(ct_lora_add(lm, "lm_head", (ct_lora_opts){.rank = 2}), 1);
+        ct_param param = {0};
+        while (ct_module_next(lm, &param))
+            if (strstr(param.name, "lora_B")) ct_init_normal(param.tensor, 0, 1);
+        ct_tensor *on = run_lm(lm, ids, (ct_lm_call){0});
+        ck_assert_double_gt(apart(on, base), 0.01);
+        ck_assert(ct_lora_enable(lm, false));
+        ct_module *copy = ct_module_clone(lm);
+        for (int i = 0; i < 2; i++) {
+            ct_module *off = i ? copy : lm;
+            ck_assert_double_eq(apart(run_lm(off, ids, (ct_lm_call){0}), base), 0);
+            ck_assert_double_eq(
+                apart(ct_lm_loss(off, ids, targets, (ct_lm_call){0}, (ct_cross_entropy_opts){0}),
+                      base_loss),
+                0);
+        }
+        ck_assert(ct_lora_enable(lm, false) && ct_lora_enable(lm, true));
+        ck_assert_double_eq(apart(run_lm(lm, ids, (ct_lm_call){0}), on), 0);
+        ck_assert(ct_lora_merge(copy));
+        ck_assert_double_lt(apart(run_lm(copy, ids, (ct_lm_call){0}), on), 1e-4);
+    }
+}
+END_TEST
+
+static const char norm_of_layer[] = "model.layers.1.input_layernorm.weight";
+
+/* The gradients of four losses of which the adapters have a part in the first and the last. */
+static ct_tensor *gradients_with_switches(ct_module *lm, ct_tensor *ids, ct_tensor *targets) {
+    static const bool on[] = {true, false, false, true};
+    ct_tensor *sum = ct_zeros(context, CT_F64, CT_SCALAR);
+    for (int i = 0; i < 4; i++) {
+        ck_assert(ct_lora_enable(lm, on[i]));
+        ct_tensor *loss = ct_lm_loss(lm, ids, targets, (ct_lm_call){0}, (ct_cross_entropy_opts){0});
+        sum = ct_add(sum, ct_scale(loss, i + 1));
+    }
+    ck_assert(ct_lora_enable(lm, false));
+    return gradients_of(lm, sum, ct_ones(context, CT_F64, CT_SCALAR));
+}
+
+static ct_tensor *switching_block(ct_tensor *const *in, int n, void *lm) {
+    (void)n;
+    return ct_lora_enable(lm, false) ? ct_scale(in[0], 2) : NULL;
+}
+
+START_TEST(recompute_repeats_its_first_run) {
+    ct_module *lm[2];
+    ct_tensor *ids = some_ids(2, 5), *targets = some_ids(2, 5), *got[2];
+    for (int i = 0; i < 2; i++) {
+        ct_rng_set(context, (ct_rng){3, 0});
+        lm[i] = rough_lm(LLAMA, (ct_lm_opts){.dtype = CT_F64, .recompute = i});
+        ck_assert_int_eq(ct_lora_add(lm[i], "*.?_proj", (ct_lora_opts){.rank = 2}), 8);
+        ct_param param = {0};
+        while (ct_module_next(lm[i], &param))
+            if (strstr(param.name, "lora_B")) ct_init_normal(param.tensor, 0, 1);
+        ct_set_requires_grad(ct_module_get(lm[i], norm_of_layer), true);
+        ct_module_train(lm[i], true);
+        for (int again = 0; again < 3; again++) /* of the first step nothing is left */
+            got[i] = gradients_with_switches(lm[i], ids, targets);
+    }
+    ck_assert_double_gt(ct_item(ct_max(ct_abs(got[0]), CT_ALL, false)), 0.01);
+    ck_assert_double_eq(apart(got[0], got[1]), 0);
+    ck_refused(ct_recompute(switching_block, lm[1], &got[0], 1) != NULL, CT_ERR_ARGUMENT,
+               "lora_enable", "ct_recompute");
+}
+END_TEST
+
+START_TEST(adapters_taken_away) {
+    for (int i = 0; i < 2; i++) {
+        ct_module *lm = rough_lm(LLAMA, (ct_lm_opts){0});
+        ct_tensor *ids = some_ids(1, 5), *base = run_lm(lm, ids, (ct_lm_call){0});
+        ck_refused(ct_lora_remove(lm), CT_ERR_ARGUMENT, "lora_remove", "no adapter");
+        ct_set_requires_grad(ct_module_get(lm, norm_of_layer), false);
+        ct_set_requires_grad(ct_module_get(lm, Q ".weight"), false);
+        ck_assert_int_eq(ct_lora_add(lm, "*.q_proj", (ct_lora_opts){.rank = 2}), 2);
+        ck_assert_int_eq(ct_lora_add(lm, "*.v_proj", (ct_lora_opts){.rank = 3}), 2);
+        ct_module *of = i ? ct_module_clone(lm) : lm;
+        ct_init_normal(ct_module_get(of, Q ".lora_B"), 0, 1);
+        ct_tensor *on = run_lm(of, ids, (ct_lm_call){0});
+        ct_tensor *a = ct_module_get(of, Q ".lora_A"), *loss = ct_sum(on, CT_ALL, false);
+        if (i) ck_assert(ct_lora_enable(of, false));
+        ck_assert(ct_lora_remove(of));
+        ck_assert(ct_backward(loss)); /* what was recorded keeps what it ran with */
+        ck_assert(ct_grad(a) == NULL);
+        ct_error_clear(context);
+        ck_assert_double_eq(apart(run_lm(of, ids, (ct_lm_call){0}), base), 0);
+        ck_assert_double_gt(apart(on, base), 0.01);
+        ct_param param = {0};
+        while (ct_module_next(of, &param)) {
+            ck_assert_ptr_null(strstr(param.name, "lora_"));
+            ck_assert(ct_requires_grad(param.tensor) ==
+                      (strcmp(param.name, norm_of_layer) && strcmp(param.name, Q ".weight")));
+        }
+        ck_assert_str_eq(ct_module_kind(ct_module_child(of, Q)), "Linear");
+        ck_assert_int_eq(ct_lora_add(of, "*.q_proj", (ct_lora_opts){.rank = 2}), 2);
     }
 }
 END_TEST
@@ -163,10 +286,20 @@ START_TEST(files_that_are_refused) {
     static const struct {
         const char *more, *word;
     } cases[] = {
-        {"\"use_dora\": true", "use_dora"},
-        {"\"use_rslora\": true", "use_rslora"},
-        {"\"rank_pattern\": {\"q_proj\": 2}", "rank_pattern"},
-        {"\"modules_to_save\": [\"lm_head\"]", "modules_to_save"},
+        {"\"use_dora\": true",
+         "no tensor \"base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude"},
+        {"\"use_dora\": 1", "use_dora"},
+        {"\"use_rslora\": 1", "use_rslora"},
+        {"\"rank_pattern\": {\"q_proj\": 0}", "rank_pattern"},
+        {"\"rank_pattern\": [2]", "rank_pattern"},
+        {"\"rank_pattern\": {\"q_proj\": 3}", "another shape"},
+        {"\"alpha_pattern\": {\"q_proj\": \"x\"}", "alpha_pattern"},
+        {"\"alpha_pattern\": {\"(q_proj\": 1}", "\"alpha_pattern\": byte"},
+        {"\"modules_to_save\": [\"lm_head\"]", "no tensor \"base_model.model.lm_head.weight\""},
+        {"\"modules_to_save\": \"lm_head\"", "not a list of names"},
+        {"\"modules_to_save\": [\"lm_head\", \"\"]", "not a list of names"},
+        {"\"modules_to_save\": [\"self_attn\"]", "which is in modules_to_save"},
+        {"\"ensure_weight_tying\": 1", "ensure_weight_tying"},
         {"\"bias\": \"all\"", "bias"},
         {"\"init_lora_weights\": \"pissa\"", "init_lora_weights"},
         {"\"new_option\": 3", "new_option"},
@@ -203,6 +336,10 @@ START_TEST(files_that_are_refused) {
                          in_folder("a")),
             CT_ERR_FORMAT, "rank 2 and alpha 6, but the adapter of",
             i ? "rank 3 and alpha 6" : "rank 2 and alpha 7");
+    ct_module *other =
+        ct_linear_new(context, (ct_linear_opts){.in_features = 4, .out_features = 4});
+    ck_refused(ct_lora_load(other, in_folder("a")), CT_ERR_FORMAT, "lora_load",
+               "adapter of " Q ", and the model has no such module");
     write_text(in_folder("a/adapter_config.json"), "{\"peft_type\": \"IA3\"}");
     ck_refused(ct_lora_load(lm, in_folder("a")), CT_ERR_FORMAT, "peft_type", "only LORA");
     write_text(in_folder("a/adapter_config.json"),
@@ -215,13 +352,75 @@ START_TEST(files_that_are_refused) {
     ck_refused(ct_lora_save(lm, NULL), CT_ERR_ARGUMENT, "lora_save", "NULL");
     ck_refused(ct_lora_save(rough_lm(LLAMA, f64), in_folder("a")), CT_ERR_ARGUMENT, "lora_save",
                "no adapter");
-    static const ct_lora_opts others[] = {
-        {.rank = 3, .alpha = 2}, {.rank = 2, .alpha = 7}, {.rank = 2, .dropout = 0.5}};
+    static const ct_lora_opts others[] = {{.rank = 2, .dropout = 0.5},
+                                          {.rank = 2, .use_rslora = true},
+                                          {.rank = 2, .use_dora = true}};
     for (int i = 0; i < 3; i++) {
         ct_module *mixed = adapted_lm(LLAMA, Q, (ct_lora_opts){.rank = 2});
         ck_assert_int_eq(ct_lora_add(mixed, "lm_head", others[i]), 1);
         ck_refused(ct_lora_save(mixed, in_folder("a")), CT_ERR_ARGUMENT, "lora_save", "differ");
     }
+}
+END_TEST
+
+/* Ranks and alphas that differ stand in patterns, DoRA has its norms; GGUF has neither. */
+START_TEST(files_of_other_kinds) {
+    ct_module *lm = rough_lm(LLAMA, f64), *base = ct_module_clone(lm);
+    ct_tensor *ids = some_ids(2, 5);
+    for (int dora = 0; dora < 2; dora++) {
+        lm = ct_module_clone(base);
+        ck_assert_int_eq(ct_lora_add(lm, "*.?_proj", (ct_lora_opts){.rank = 2, .use_dora = dora}),
+                         8);
+        ck_assert_double_lt(
+            apart(run_lm(lm, ids, (ct_lm_call){0}), run_lm(base, ids, (ct_lm_call){0})), 1e-12);
+        ck_assert_int_eq(
+            ct_lora_add(lm, "*.up_proj", (ct_lora_opts){.rank = 3, .alpha = 7, .use_dora = dora}),
+            2);
+        ct_param param = {0};
+        while (ct_module_next(lm, &param)) {
+            ck_assert(ct_requires_grad(param.tensor) == (strstr(param.name, "lora_") != NULL));
+            if (strstr(param.name, "lora_")) ct_init_normal(param.tensor, 1, 0.5);
+        }
+        ct_tensor *want = run_lm(lm, ids, (ct_lm_call){0});
+        ck_assert(ct_lora_save(lm, in_folder("a")));
+        ck_refused(ct_lora_save(lm, in_folder("a.gguf")), CT_ERR_ARGUMENT,
+                   dora ? "use_dora" : "rank", "GGUF");
+        for (int i = 0; i < 2; i++) {
+            ct_module *other = ct_module_clone(base);
+            if (i)
+                ck_assert_int_eq(
+                    ct_lora_add(other, "*.up_proj",
+                                (ct_lora_opts){.rank = 3, .alpha = 7, .use_dora = dora}),
+                    2);
+            ck_assert_msg(ct_lora_load(other, in_folder("a")), "%s", ct_error_message(context));
+            ck_assert_double_lt(apart(run_lm(other, ids, (ct_lm_call){0}), want), 1e-4);
+            ck_assert(ct_lora_merge(other));
+            ck_assert_double_lt(apart(run_lm(other, ids, (ct_lm_call){0}), want), 1e-4);
+        }
+        ct_module *plain = ct_module_clone(base);
+        ck_assert_int_eq(ct_lora_add(plain, Q, (ct_lora_opts){.rank = 2, .use_dora = !dora}), 1);
+        ck_refused(ct_lora_load(plain, in_folder("a")), CT_ERR_FORMAT, "of DoRA", Q);
+    }
+}
+END_TEST
+
+/* GGUF's readers divide alpha by the rank: of rsLoRA the file has alpha sqrt(rank). */
+START_TEST(gguf_of_rslora) {
+    const ct_lora_opts opts = {.rank = 4, .alpha = 3, .use_rslora = true};
+    ct_module *lm = adapted_lm(LLAMA, "*.?_proj", opts), *other = rough_lm(LLAMA, f64);
+    ct_param from = {0}, to = {0};
+    ck_assert(ct_lora_save(lm, in_folder("r.gguf")));
+    ct_module *base = ct_module_clone(lm);
+    ck_assert(ct_lora_remove(base));
+    while (ct_module_next(base, &from) && ct_module_next(other, &to)) {
+        ct_scope scope = ct_scope_open_no_grad(context);
+        ck_assert(ct_copy_into(to.tensor, from.tensor));
+        ct_scope_close(scope);
+    }
+    ck_assert_msg(ct_lora_load(other, in_folder("r.gguf")), "%s", ct_error_message(context));
+    ct_tensor *ids = some_ids(1, 5), *want = run_lm(lm, ids, (ct_lm_call){0});
+    ck_assert_double_gt(apart(run_lm(base, ids, (ct_lm_call){0}), want), 0.01);
+    ck_assert_double_lt(apart(run_lm(other, ids, (ct_lm_call){0}), want), 1e-4);
 }
 END_TEST
 
@@ -311,11 +510,34 @@ START_TEST(files_that_lack_matrices) {
 }
 END_TEST
 
+/* PEFT would save the head of a task of labels, so only a folder that has it names the task. */
+START_TEST(tasks_of_adapters) {
+    static const char *const configs[] = {BERT("BertForSequenceClassification"),
+                                          BERT("BertForTokenClassification")};
+    static const char *const tasks[] = {"\"task_type\": \"SEQ_CLS\"",
+                                        "\"task_type\": \"TOKEN_CLS\""};
+    static const char *const head[] = {"classifier"};
+    for (int c = 0; c < 2; c++)
+        for (int saved = 0; saved < 2; saved++) {
+            ct_module *lm = adapted_lm(
+                configs[c], "*.query",
+                (ct_lora_opts){.rank = 2, .modules_to_save = head, .n_modules_to_save = saved});
+            ck_assert(ct_lora_save(lm, in_folder("a")));
+            const char *text = read_text(in_folder("a/adapter_config.json"));
+            ck_assert_msg(strstr(text, saved ? tasks[c] : "\"task_type\": null") != NULL, "%s",
+                          text);
+            ct_module_free(lm);
+        }
+}
+END_TEST
+
 int main(void) {
     return run_tests("model adapters", setup, end_with_folders,
                      TESTS(TEST(values_of_adapters), TEST(trained_are_only_adapters),
                            TEST(adapters_of_bf16), TEST(paths_that_are_too_long),
-                           TEST(files_of_adapters), TEST(files_that_are_refused),
-                           TEST(files_that_lack_matrices), TEST(adapter_of_a_tied_head),
-                           TEST(base_of_adapters)));
+                           TEST(files_of_adapters), TEST(tasks_of_adapters),
+                           TEST(files_that_are_refused), TEST(files_that_lack_matrices),
+                           TEST(adapter_of_a_tied_head), TEST(base_of_adapters),
+                           TEST(gguf_of_rslora), TEST(files_of_other_kinds), TEST(switched_off),
+                           TEST(recompute_repeats_its_first_run), TEST(adapters_taken_away)));
 }

@@ -3,12 +3,15 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "tests/support/remove_tree.h"
+
 #include "tests/support/io_faults.h"
 
 #define GEMMA                                                                                      \
     "{\"model_type\": \"gemma3_text\", \"vocab_size\": 11, \"hidden_size\": 8, "                   \
     "\"intermediate_size\": 8, \"num_hidden_layers\": 2, \"num_attention_heads\": 2, "             \
-    "\"num_key_value_heads\": 1, \"head_dim\": 4, \"sliding_window\": 2, "                         \
+    "\"num_key_value_heads\": 1, \"head_dim\": 4, \"query_pre_attn_scalar\": 4, "                  \
+    "\"sliding_window\": 2, "                                                                      \
     "\"tie_word_embeddings\": false}"
 
 static ct_context *c;
@@ -26,6 +29,47 @@ static void put_beside(const char *name, const char *text) {
     ck_assert(file && fwrite(text, 1, strlen(text), file) == strlen(text) && !fclose(file));
 }
 
+#define ITEM(path, type)                                                                           \
+    "{\"path\": \"" path "\", \"type\": \"sentence_transformers.models." type "\"}"
+
+/* The files of sentence-transformers, with a Dense. */
+static void put_sentence(void) {
+    char name[120];
+    put_beside("modules.json", "[" ITEM("", "Transformer") ", " ITEM(
+                                   "1_Pooling", "Pooling") ", " ITEM("2_Dense", "Dense") "]");
+    put_beside("config_sentence_transformers.json", "{\"prompts\": {\"query\": \"q\"}}");
+    snprintf(name, sizeof name, "%s/1_Pooling", place);
+    ck_assert(!mkdir(name, 0700));
+    snprintf(name, sizeof name, "%s/2_Dense", place);
+    ck_assert(!mkdir(name, 0700));
+    put_beside("1_Pooling/config.json", "{\"pooling_mode\": [\"max\", \"lasttoken\"]}");
+    put_beside("2_Dense/config.json",
+               "{\"in_features\": 16, \"out_features\": 3, \"bias\": false}");
+    snprintf(name, sizeof name, "%s/2_Dense/model.safetensors", place);
+    const ct_named weight = {"linear.weight", ct_randn(c, CT_F32, CT_SHAPE(3, 16))};
+    ck_assert(ct_tensors_save(c, name, &weight, 1, (ct_save_opts){0}));
+}
+
+/* An open model with a Dense and a prompt, a vector of it, and a copy. */
+static bool embed_and_save(void *arg) {
+    (void)arg;
+    ct_scope scope = ct_scope_open(c);
+    const int64_t ids[] = {1, 2, 3, 4};
+    const bool mask[] = {true, true, true, false};
+    ct_module *opened = ct_lm_open(c, place, (ct_lm_opts){0}), *copy = NULL;
+    ct_tensor *x = ct_from_i64(c, CT_SHAPE(2, 2), ids);
+    const ct_lm_call call = {.key_mask = ct_from_bool(c, CT_SHAPE(2, 2), mask),
+                             .result = CT_LM_EMBED};
+    bool done = opened && call.key_mask && ct_lm_forward(opened, x, call);
+    if (done) copy = ct_module_clone(opened);
+    done = copy && ct_lm_save(copy, place, (ct_save_opts){0});
+    if (done) ck_assert_str_eq(ct_lm_prompt(copy, "query"), "q");
+    ct_module_free(opened);
+    ct_module_free(copy);
+    ct_scope_close(scope);
+    return done;
+}
+
 static void begin_lm(void) {
     c = new_with((ct_context_opts){.seed = 1, .threads = 1});
     lm = ct_lm_new(c, GEMMA, (ct_lm_opts){0});
@@ -36,24 +80,12 @@ static void begin_lm(void) {
     put_beside("tokenizer_config.json", "{\"eos_token\": \"b\"}");
     put_beside("chat_template.jinja", "x");
     put_beside("generation_config.json", "{\"max_new_tokens\": 3}");
+    put_sentence();
 }
 
 static void finish_lm(void) {
     ct_context_free(c);
-    static const char *const names[] = {"config.json",
-                                        "model.safetensors",
-                                        "tokenizer.json",
-                                        "tokenizer_config.json",
-                                        "chat_template.jinja",
-                                        "generation_config.json",
-                                        "adapters/adapter_config.json",
-                                        "adapters/adapter_model.safetensors",
-                                        "adapters"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", place, names[i]);
-        remove(path);
-    }
-    ck_assert_int_eq(rmdir(place), 0);
+    remove_tree(place);
 }
 
 /* A file that cannot be looked at is no file that is missing: what opens has read every file. */
@@ -62,6 +94,32 @@ static bool open_and_free(void *arg) {
     if (opened) ck_assert_int_eq(ct_lm_generate_opts(opened).max_new, 3);
     ct_module_free(opened);
     return opened != NULL;
+}
+
+/* A model goes into a GGUF file and comes out of it. */
+static bool save_gguf(void *arg) {
+    const ct_save_opts opts = {.floats = *(ct_file_float *)arg};
+    snprintf(path, sizeof path, "%s/m.gguf", place);
+    return ct_lm_save(lm, path, opts);
+}
+
+static bool open_gguf(void *arg) {
+    char file[80];
+    snprintf(file, sizeof file, "%s/m.gguf", place);
+    ct_module *opened = ct_lm_open(c, file, (ct_lm_opts){.dtype = *(ct_dtype *)arg});
+    ct_module_free(opened);
+    return opened != NULL;
+}
+
+static bool adapt_gguf(void *arg) {
+    (void)arg;
+    ct_module *copy = ct_module_clone(lm);
+    char file[80];
+    snprintf(file, sizeof file, "%s/a.gguf", place);
+    const bool done = copy && ct_lora_add(copy, "*_proj", (ct_lora_opts){.rank = 2}) == 14 &&
+                      ct_lora_save(copy, file) && ct_lora_load(copy, file);
+    ct_module_free(copy);
+    return done;
 }
 
 static bool open_tokenizer(void *arg) {
@@ -158,6 +216,73 @@ static bool adapt(void *arg) {
     return done;
 }
 
+/* The number of parameters, and how many of them are trained. */
+static int64_t parameters_of(const ct_module *tree, int64_t *trained) {
+    ct_param param = {0};
+    int64_t n = 0;
+    *trained = 0;
+    for (; ct_module_next(tree, &param); n++) *trained += ct_requires_grad(param.tensor);
+    return n;
+}
+
+/* Adapters and a saved module are put in place, switched, copied, saved, loaded and taken away.
+ * What fails has changed nothing: the next call finds the tree as it was. */
+static bool switch_saved(void *arg) {
+    static const char *const names[] = {"embed_tokens", "lm_head", "norm"};
+    const ct_lora_opts opts = {.rank = 2, .modules_to_save = names, .n_modules_to_save = 3};
+    ct_module *copy = ct_module_clone(lm), *twin = NULL;
+    int64_t trained, n = copy ? parameters_of(copy, &trained) : 0;
+    char adapters[80];
+    snprintf(adapters, sizeof adapters, "%s/adapters", place);
+    bool done = copy && ct_lora_add(copy, "*_proj", opts) == 14;
+    if (copy && !done) {
+        int64_t now;
+        ck_assert(parameters_of(copy, &now) == n && now == trained);
+    }
+    if (arg) done = done && ct_lora_save(copy, adapters) && ct_lora_load(copy, adapters);
+    done = done && ct_lora_enable(copy, false);
+    if (done) done = (twin = ct_module_clone(copy)) != NULL && ct_lora_enable(copy, true);
+    const bool added = done;
+    done = done && ct_lora_remove(copy);
+    if (added) {
+        int64_t now;
+        ck_assert((parameters_of(copy, &now) == n) == done && (now == trained) == done);
+    }
+    if (arg && done) {
+        done = ct_lora_load(copy, adapters);
+        int64_t now;
+        if (!done) ck_assert(parameters_of(copy, &now) == n && now == trained);
+    }
+    done = done && ct_lora_merge(arg ? copy : twin);
+    ct_module_free(twin);
+    ct_module_free(copy);
+    return done;
+}
+
+/* The base becomes a classifier, which is copied and gets targets of several labels. */
+static bool classify(void *arg) {
+    static const char *const names[] = {"a", "b"};
+    ct_module *opened = ct_lm_open(c, place,
+                                   (ct_lm_opts){.dtype = *(ct_dtype *)arg,
+                                                .head = CT_LM_HEAD_SEQUENCE,
+                                                .labels = 2,
+                                                .label_names = names,
+                                                .problem_type = "multi_label_classification"});
+    ct_module *copy = opened ? ct_module_clone(opened) : NULL;
+    ct_scope scope = ct_scope_open(c);
+    const int64_t ids[] = {1, 2, 3, 4};
+    ct_tensor *loss = copy ? ct_lm_loss(copy, ct_from_i64(c, CT_SHAPE(2, 2), ids),
+                                        ct_zeros(c, CT_F32, CT_SHAPE(2, 2)), (ct_lm_call){0},
+                                        (ct_cross_entropy_opts){0})
+                           : NULL;
+    const bool done = loss && ct_backward(loss);
+    if (done) ck_assert_str_eq(ct_lm_about(copy).drawn[0], "score.weight");
+    ct_scope_close(scope);
+    ct_module_free(copy);
+    ct_module_free(opened);
+    return done;
+}
+
 /* A step that failed is made again, to the same ids. */
 static bool generate_ids(void *arg) {
     static int64_t want[2][3][2];
@@ -192,6 +317,7 @@ static bool generate_ids(void *arg) {
 
 START_TEST(without_memory) {
     ct_dtype dtypes[] = {CT_F32, CT_BF16};
+    ct_file_float floats = CT_FILE_F16;
     static char text[] = GEMMA;
     static char masked[] =
         "{\"model_type\": \"bert\", \"architectures\": [\"BertForMaskedLM\"], "
@@ -200,12 +326,20 @@ START_TEST(without_memory) {
     const fault_case cases[] = {
         {.name = "open", .run = open_and_free, .arg = &dtypes[0], .again = open_and_free},
         {.name = "open bf16", .run = open_and_free, .arg = &dtypes[1], .again = open_and_free},
+        {.name = "classify", .run = classify, .arg = &dtypes[1], .again = classify},
         {.name = "new", .run = make_and_free, .arg = text, .again = make_and_free},
         {.name = "clone, resize", .run = clone_and_free, .again = clone_and_free},
         {.name = "resize bert", .run = resize_masked, .arg = masked, .again = resize_masked},
         {.name = "adapters", .run = adapt, .again = adapt},
         {.name = "files of adapters", .run = adapt, .again = adapt, .arg = text},
+        {.name = "saved modules", .run = switch_saved, .again = switch_saved},
+        {.name = "files of saved modules", .run = switch_saved, .again = switch_saved, .arg = text},
+        {.name = "embed, save", .run = embed_and_save, .again = embed_and_save},
+        /* removes sentence-transformers' files, as lm has none */
         {.name = "save", .run = save_lm, .again = save_lm},
+        {.name = "save gguf", .run = save_gguf, .arg = &floats, .again = save_gguf},
+        {.name = "open gguf", .run = open_gguf, .arg = &dtypes[0], .again = open_gguf},
+        {.name = "adapters in gguf", .run = adapt_gguf, .again = adapt_gguf},
         {.name = "generate", .run = generate, .again = generate},
         {.name = "generator", .run = generate_ids, .again = generate_ids},
         {.name = "tokenizer", .run = open_tokenizer, .again = open_tokenizer},
@@ -231,16 +365,23 @@ START_TEST(without_files) {
     fault_sweep(&f);
     f.name = "tokenizer", f.run = open_tokenizer, f.again = open_tokenizer;
     fault_sweep(&f);
+    ct_file_float floats = CT_FILE_F16;
+    f.name = "save gguf", f.run = save_gguf, f.again = save_gguf, f.arg = &floats;
+    fault_sweep(&f);
+    f.name = "open gguf", f.run = open_gguf, f.again = open_gguf, f.arg = &dtype;
+    fault_sweep(&f);
+    f.name = "adapters in gguf", f.run = adapt_gguf, f.again = adapt_gguf;
+    fault_sweep(&f);
 }
 END_TEST
 
 /* The names of the weights say how the module is made; then the values are read, from the same open
- * file. */
+ * file. So it is with a Dense. */
 START_TEST(header_is_read_once) {
     ct_dtype dtype = CT_F32;
     headers_read = 0;
     ck_assert(open_and_free(&dtype));
-    ck_assert_int_eq(headers_read, 1);
+    ck_assert_int_eq(headers_read, 2); /* of the model and of its Dense */
 }
 END_TEST
 

@@ -515,12 +515,54 @@ START_TEST(stop_texts_of_a_row_that_goes_on) {
 }
 END_TEST
 
+/* The log-softmax of the model's logits, whatever changes them before the draw; two groups of rows,
+ * one row ended by the program. */
+START_TEST(log_probabilities) {
+    enum { ROWS = 11 };
+    ct_module *lm = rough_lm(LLAMA, f64);
+    int64_t text[ROWS][4 + STEPS], ids[ROWS];
+    double logprobs[ROWS];
+    for (int b = 0; b < ROWS; b++)
+        for (int t = 0; t < 3; t++) text[b][t] = ct_random_below(context, 31);
+    int64_t first[ROWS][3];
+    for (int b = 0; b < ROWS; b++) memcpy(first[b], text[b], sizeof first[b]);
+    ct_generate_opts opts = {
+        .max_new = STEPS, .no_eos = true, .seed = 7, .repetition_penalty = 1.5};
+    opts.sample = (ct_sample_opts){.temperature = 3, .top_k = 20};
+    ct_generator *g = ct_generate_new(
+        lm, (ct_batch){.ids = ct_from_i64(context, CT_SHAPE(ROWS, 3), first[0])}, opts);
+    ck_assert_int_eq(ct_generate_logprobs(g, logprobs), ROWS);
+    for (int b = 0; b < ROWS; b++) ck_assert(isnan(logprobs[b]));
+    for (int step = 0; step < STEPS; step++) {
+        if (step == 2) ck_assert(ct_generate_end(g, 9));
+        ck_assert(ct_generate_next(g, ids));
+        ck_assert_int_eq(ct_generate_logprobs(g, logprobs), ROWS);
+        for (int b = 0; b < ROWS; b++) {
+            ck_assert(!isnan(logprobs[b]) == !(b == 9 && step >= 2));
+            if (b == 9 && step >= 2) continue;
+            ct_tensor *logits =
+                ct_lm_forward(lm, ct_from_i64(context, CT_SHAPE(1, 3 + step), text[b]),
+                              (ct_lm_call){.result = CT_LM_LAST});
+            const double want =
+                ct_item(ct_select(ct_select(ct_log_softmax(logits, -1), 0, 0), 0, ids[b]));
+            ck_assert_double_eq_tol(logprobs[b], want, 1e-10);
+            text[b][3 + step] = ids[b];
+        }
+    }
+    ck_assert(!ct_generate_next(g, ids));
+    ck_assert_int_eq(ct_generate_logprobs(g, logprobs), ROWS);
+    ck_assert(isnan(logprobs[0]));
+    ck_refused(ct_generate_logprobs(g, NULL) >= 0, CT_ERR_ARGUMENT, "generate_logprobs", "NULL");
+    ct_generate_free(g);
+}
+END_TEST
+
 int main(void) {
     return run_tests("model generate", setup, end_with_folders,
                      TESTS(TEST(greedy_ids), TEST(penalties_of_negative_logits), TEST(draws),
                            TEST(ends_of_rows), TEST(stop_texts),
                            TEST(a_stop_text_behind_a_long_text), TEST(a_token_that_is_added),
                            TEST(heads_of_another_size), TEST(a_larger_vocabulary),
-                           TEST(in_training), LOOP(rows_that_go_on, 8),
+                           TEST(in_training), TEST(log_probabilities), LOOP(rows_that_go_on, 8),
                            TEST(rows_that_cannot_go_on), TEST(stop_texts_of_a_row_that_goes_on)));
 }

@@ -17,11 +17,17 @@ static const char *const tree_configs[] = {
     GEMMA,
     TREE("smollm3", FEW_HEADS),
     TREE("olmo2", FEW_HEADS),
+    GRANITE,
+    GRANITE4,
     NEOX,
     TREE("gpt_neox", "\"use_parallel_residual\": false, \"attention_bias\": false, "),
     BERT("BertForMaskedLM"),
     BERT("BertForSequenceClassification"),
     BERT("BertModel"),
+    ROBERTA("roberta", "RobertaForMaskedLM"),
+    ROBERTA("xlm-roberta", "XLMRobertaForSequenceClassification"),
+    DISTILBERT("DistilBertForMaskedLM"),
+    DISTILBERT("DistilBertForSequenceClassification"),
 };
 enum { TREES = sizeof tree_configs / sizeof *tree_configs };
 

@@ -243,7 +243,7 @@ START_TEST(types_are_told_by_their_address) {
     ct_module_add_param(lora, "lora_B", ct_zeros(context, CT_F64, CT_SHAPE(4, 2)));
     ck_assert(ct_module_add_child(root, "q", mine) && ct_module_add_child(root, "p", lora));
     ck_refused(ct_lora_add(root, "*", (ct_lora_opts){0}) > 0, CT_ERR_ARGUMENT, "lora_add",
-               "no Linear matches");
+               "no Linear matches \"*\"; a pattern is of the whole path");
     ck_refused(ct_lora_merge(root), CT_ERR_ARGUMENT, "lora_merge", "no adapter");
     ck_refused(ct_lora_save(root, in_folder("a")), CT_ERR_ARGUMENT, "lora_save", "no adapter");
     /* a file for q and for p finds no Linear there */
@@ -321,13 +321,13 @@ END_TEST
 START_TEST(dtypes_of_the_parameters) {
     static const struct {
         ct_dtype made;
-        const char *then, *format; /* b, f: ct_module_to_bf16, _f32 */
+        const char *then, *format; /* b, f: ct_module_to bf16, f32 */
     } ways[] = {{CT_BF16, "", "bfloat16"}, {CT_BF16, "f", "float32"}, {CT_F32, "b", "bfloat16"},
                 {CT_F32, "bf", "float32"}, {CT_F64, "", "float64"},   {CT_BF16, "fb", "bfloat16"}};
     for (int i = 0; i < 12; i++) {
         ct_module *lm = new_lm(i % 2 ? TIED : LLAMA, (ct_lm_opts){.dtype = ways[i / 2].made});
         for (const char *way = ways[i / 2].then; *way; way++)
-            ck_assert(*way == 'b' ? ct_module_to_bf16(lm) : ct_module_to_f32(lm));
+            ck_assert(*way == 'b' ? ct_module_to(lm, CT_BF16) : ct_module_to(lm, CT_F32));
         ct_tensor *table = ct_module_get(lm, "model.embed_tokens.weight");
         const ct_dtype dtype = ct_dtype_of(table);
         if (dtype != CT_BF16) ct_init_normal(table, 0, 1); /* numbers that bf16 has not */
@@ -360,7 +360,7 @@ START_TEST(adapters_in_bf16) {
     ct_module *lm = rough_lm(LLAMA, (ct_lm_opts){0});
     ck_assert_int_eq(ct_lora_add(lm, "*.q_proj", (ct_lora_opts){.rank = 2}), 2);
     ct_init_normal(ct_module_get(lm, "model.layers.0.self_attn.q_proj.lora_B"), 0, 1);
-    ck_assert(ct_module_to_bf16(lm));
+    ck_assert(ct_module_to(lm, CT_BF16));
     ct_tensor *ids = some_ids(1, 5), *want = run_lm(lm, ids, (ct_lm_call){0});
     ck_assert(ct_lora_save(lm, in_folder("a")) && ct_lora_load(lm, in_folder("a")));
     ck_assert_double_eq(apart(run_lm(lm, ids, (ct_lm_call){0}), want), 0);

@@ -2,7 +2,7 @@
  * with a softcap, initial values, new rows, and the layouts of saved folders. */
 #include "small_lm.h"
 
-static const char *const decoders[] = {LLAMA, GEMMA, GPT2, NEOX, WITH_QK_NORMS("olmo2")};
+static const char *const decoders[] = {LLAMA, GEMMA, GPT2, NEOX, WITH_QK_NORMS("olmo2"), GRANITE4};
 enum { DECODERS = sizeof decoders / sizeof *decoders };
 
 /* Training draws by each dropout of its own, and an evaluation by none. */
@@ -165,21 +165,85 @@ START_TEST(a_loss_of_few_tokens) {
                              "\"intermediate_size\": 24, \"num_hidden_layers\": 1, "
                              "\"num_attention_heads\": 4}",
                              f64);
-    int64_t peak[2];
-    for (int few = 0; few < 2; few++) {
-        ct_tensor *ids = some_ids(2, 30), *targets = some_ids(2, 30);
-        for (int64_t i = 0; few && i < 60; i++)
-            if (i % 10) ct_data_i64(targets)[i] = -100;
-        const int64_t live = ct_memory(context).live;
-        ct_memory_reset_peak(context);
-        ck_assert(ct_lm_loss(lm, ids, targets, (ct_lm_call){0}, (ct_cross_entropy_opts){0}));
-        peak[few] = ct_memory(context).peak - live;
+    const ct_reduction reductions[] = {CT_MEAN, CT_NONE};
+    for (int r = 0; r < 2; r++) {
+        int64_t peak[2];
+        for (int few = 0; few < 2; few++) {
+            ct_tensor *ids = some_ids(2, 30), *targets = some_ids(2, 30);
+            for (int64_t i = 0; few && i < 60; i++)
+                if (i % 10) ct_data_i64(targets)[i] = -100;
+            const int64_t live = ct_memory(context).live;
+            ct_memory_reset_peak(context);
+            ct_tensor *loss = ct_lm_loss(lm, ids, targets, (ct_lm_call){0},
+                                         (ct_cross_entropy_opts){.reduction = reductions[r]});
+            peak[few] = ct_memory(context).peak - live;
+            ck_assert(loss && same_shape(loss, r ? CT_SHAPE(2, 30) : CT_SCALAR));
+            for (int64_t i = 0; r && i < 60; i++)
+                ck_assert_int_eq(ct_data_f64(loss)[i] > 0, !few || i % 10 == 0);
+        }
+        ck_assert_int_lt(peak[1], peak[0] / 4);
     }
-    ck_assert_int_lt(peak[1], peak[0] / 4);
+}
+END_TEST
+
+/* Without a tape a forward has the memory of one layer, however many there are, unless the caller
+ * asks for their hidden states. */
+START_TEST(memory_of_layers) {
+    int64_t peak[2][2];
+    for (int many = 0; many < 2; many++) {
+        char config[400];
+        snprintf(config, sizeof config,
+                 "{\"model_type\": \"llama\", \"vocab_size\": 31, \"hidden_size\": 256, "
+                 "\"intermediate_size\": 32, \"num_hidden_layers\": %d, "
+                 "\"num_attention_heads\": 4}",
+                 many ? 16 : 2);
+        ct_module *lm = rough_lm(config, (ct_lm_opts){0});
+        ct_tensor *ids = some_ids(2, 32), *states[17];
+        for (int asks = 0; asks < 2; asks++) {
+            ct_scope scope = ct_scope_open_no_grad(context);
+            run_lm(lm, ids, (ct_lm_call){0});
+            const int64_t live = ct_memory(context).live;
+            ct_memory_reset_peak(context);
+            run_lm(lm, ids, (ct_lm_call){.hidden_states = asks ? states : NULL});
+            peak[asks][many] = ct_memory(context).peak - live;
+            ct_scope_close(scope);
+        }
+    }
+    const int64_t state = (int64_t)2 * 32 * 256 * (int64_t)sizeof(float);
+    ck_assert_int_lt(peak[0][1] - peak[0][0], state);
+    ck_assert_int_ge(peak[1][1] - peak[1][0], 14 * state);
+}
+END_TEST
+
+/* DistilBERT drops the result of the feed-forward and not that of attention: without a feed-forward
+ * a layer draws nothing. */
+START_TEST(dropout_of_distilbert) {
+    ct_module *lm =
+        rough_lm("{\"model_type\": \"distilbert\", \"vocab_size\": 31, \"dim\": 16, "
+                 "\"hidden_dim\": 24, \"n_layers\": 1, \"n_heads\": 4, \"dropout\": 0.4, "
+                 "\"attention_dropout\": 0, \"max_position_embeddings\": 32}",
+                 f64);
+    for (int without = 0; without < 2; without++) {
+        ct_tensor *states[2], *ids = some_ids(2, 6);
+        ct_module *layer = ct_module_child(lm, "transformer.layer.0");
+        for (int i = 0; without && i < 2; i++)
+            ck_assert(
+                ct_init_constant(ct_module_get(layer, i ? "ffn.lin2.bias" : "ffn.lin2.weight"), 0));
+        ct_module_train(lm, true);
+        run_lm(lm, ids, (ct_lm_call){.hidden_states = states});
+        ct_module_train(lm, false);
+        ct_tensor *plain = ct_encoder_layer_forward(layer, states[0], (ct_mha_call){0}).out;
+        ck_assert_int_eq(apart(plain, states[1]) > 0, !without);
+    }
 }
 END_TEST
 
 START_TEST(caches_of_another_model) {
+    ct_module *both =
+        rough_lm("{\"model_type\": \"gemma3_text\", \"use_bidirectional_attention\": true, "
+                 "\"head_dim\": 8, " SIZES "}",
+                 f64);
+    ck_refused(ct_lm_cache_new(both, 1, 4) != NULL, CT_ERR_ARGUMENT, "lm_cache_new", "not causal");
     ct_module *a = rough_lm(LLAMA, f64), *b = rough_lm(LLAMA, f64);
     ct_lm_cache *cache = ct_lm_cache_new(a, 1, 4);
     ck_refused(ct_lm_forward(b, some_ids(1, 2), (ct_lm_call){.cache = cache}), CT_ERR_ARGUMENT,
@@ -228,7 +292,7 @@ START_TEST(initial_values_in_bf16) {
         const int64_t before = ct_memory(context).live;
         ct_module *lm = new_lm(LLAMA, (ct_lm_opts){.dtype = half ? CT_BF16 : CT_F32});
         peak[half] = ct_memory(context).peak - before;
-        if (!half) ck_assert(ct_module_to_bf16(lm));
+        if (!half) ck_assert(ct_module_to(lm, CT_BF16));
         logits[half] = run_lm(lm, ids, (ct_lm_call){0});
     }
     ck_assert_double_eq(apart(logits[0], logits[1]), 0);
@@ -408,7 +472,7 @@ START_TEST(names_of_old_files) {
         ck_assert_msg(again != NULL, "%s", ct_error_message(context));
         ck_assert_double_eq(apart(run_lm(again, ids, (ct_lm_call){0}), want), 0);
     }
-    /* only a masked language model skips a pooler, and a model that needs it reads it */
+    /* only a family with poolers skips one, and a model that needs it reads it */
     ct_module *llama = rough_lm(LLAMA, f64);
     ct_named one[64];
     int n = 0;
@@ -438,7 +502,8 @@ int main(void) {
     return run_tests("model options", setup, end_with_folders,
                      TESTS(TEST(dropouts), TEST(padding_on_the_left), TEST(tables_of_positions),
                            TEST(segments_that_lie_apart), TEST(a_loss_with_a_softcap),
-                           TEST(a_loss_of_few_tokens), TEST(caches_of_another_model),
+                           TEST(a_loss_of_few_tokens), TEST(dropout_of_distilbert),
+                           TEST(memory_of_layers), TEST(caches_of_another_model),
                            TEST(initial_values), TEST(initial_values_in_bf16), TEST(more_rows),
                            LOOP(more_masked_rows, 2), TEST(layouts_of_saved_folders),
                            TEST(names_of_old_files)));

@@ -46,7 +46,8 @@ END_TEST
 
 /* Texts of unequal length in one row, apart by segments, have the logits of each by itself. */
 START_TEST(packed_rows) {
-    static const char *const configs[] = {LLAMA, GEMMA, GPT2, NEOX, WITH_QK_NORMS("olmo2")};
+    static const char *const configs[] = {LLAMA,   GEMMA, GPT2, NEOX, WITH_QK_NORMS("olmo2"),
+                                          GRANITE4};
     for (size_t c = 0; c < sizeof configs / sizeof *configs; c++) {
         ct_module *lm = rough_lm(configs[c], f64);
         ct_tensor *ids = some_ids(1, 9);
@@ -208,6 +209,8 @@ START_TEST(folders) {
                                           GPT2,
                                           NEOX,
                                           WITH_QK_NORMS("olmo2"),
+                                          GRANITE,
+                                          GRANITE4,
                                           BERT("BertModel"),
                                           BERT("BertForMaskedLM")};
     for (size_t c = 0; c < sizeof configs / sizeof *configs; c++) {
@@ -228,7 +231,7 @@ START_TEST(folders) {
         ck_assert(ct_lm_save(lm, path, (ct_save_opts){.floats = CT_FILE_F32}));
         ct_module *half = ct_lm_open(context, path, (ct_lm_opts){.dtype = CT_BF16});
         ct_module *rounded = ct_lm_open(context, path, (ct_lm_opts){0});
-        ck_assert(ct_module_to_bf16(rounded));
+        ck_assert(ct_module_to(rounded, CT_BF16));
         ck_assert_double_eq(
             apart(run_lm(half, ids, (ct_lm_call){0}), run_lm(rounded, ids, (ct_lm_call){0})), 0);
     }
@@ -355,7 +358,7 @@ START_TEST(texts_that_are_refused) {
         {WITH("\"no_rope_layers\": [1, 0]"), "\"no_rope_layers\" is [...]", "not known for"},
         {WITH("\"layer_types\": [\"full_attention\", \"chunked_attention\"]"), "layer_types",
          "layer 1"},
-        {WITH("\"architectures\": [\"LlamaForSequenceClassification\"]"), "architectures", "llama"},
+        {WITH("\"architectures\": [\"LlamaForQuestionAnswering\"]"), "architectures", "llama"},
         {WITH("\"eos_token_id\": \"</s>\""), "eos_token_id", "not an id"},
         {WITH("\"dtype\": \"int8\""), "dtype", "floats"},
         {WITH("\"head_dim\": 3000000000"), "head_dim", "2^31"},

@@ -19,7 +19,7 @@
 static char top[64];
 
 static const char *in_top(const char *name) {
-    static char paths[8][200];
+    static char paths[8][sizeof top + 200]; /* the longest name is of 199 bytes */
     static _Thread_local int turn;
     turn = (turn + 1) % 8;
     snprintf(paths[turn], sizeof paths[turn], "%s/%s", top, name);
@@ -46,20 +46,36 @@ static uint64_t hash_of(const char *name) {
     return hash;
 }
 
-static listing list_of(const char *where) {
-    listing list = {0};
-    DIR *dir = opendir(in_top(where));
-    if (!dir) return list;
+static bool is_folder(const char *name) {
+    struct stat about;
+    return !stat(name, &about) && S_ISDIR(about.st_mode);
+}
+
+/* Adds the files of a folder and of those in it; `below` begins their names. */
+static void list_add(listing *list, const char *where, const char *below) {
+    DIR *dir = opendir(where);
+    if (!dir) return;
     for (struct dirent *e; (e = readdir(dir));) {
-        char name[200];
+        char full[300], name[80];
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-        list.others += !strncmp(e->d_name, ".cotangent", 10);
+        list->others += !strncmp(e->d_name, ".cotangent", 10);
         if (!strncmp(e->d_name, ".cotangent", 10)) continue;
-        snprintf(name, sizeof name, "%.60s/%.20s/%.80s", top, where, e->d_name);
-        snprintf(list.at[list.n].name, 80, "%.79s", e->d_name);
-        list.at[list.n++].hash = hash_of(name);
+        snprintf(full, sizeof full, "%.150s/%.80s", where, e->d_name);
+        snprintf(name, sizeof name, "%.20s%.50s", below, e->d_name);
+        if (is_folder(full)) {
+            strcat(name, "/");
+            list_add(list, full, name);
+            continue;
+        }
+        strcpy(list->at[list->n].name, name);
+        list->at[list->n++].hash = hash_of(full);
     }
     closedir(dir);
+}
+
+static listing list_of(const char *where) {
+    listing list = {0};
+    list_add(&list, in_top(where), "");
     return list;
 }
 
@@ -78,20 +94,26 @@ static bool is_part(const listing *part, const listing *of) {
 
 static bool is_equal(const listing *a, const listing *b) { return a->n == b->n && is_part(a, b); }
 
-/* Makes the folder anew with hard links to the files of another folder, which no save changes. */
-static void copy(const char *from, const char *to) {
-    char old[400], made[400];
-    remove_tree(in_top(to));
-    ck_assert_int_eq(mkdir(in_top(to), 0777), 0);
-    DIR *dir = opendir(in_top(from));
+/* Makes a folder with hard links to the files of another one, and so the folders in it. */
+static void copy_all(const char *from, const char *to) {
+    ck_assert_int_eq(mkdir(to, 0777), 0);
+    DIR *dir = opendir(from);
     ck_assert_ptr_nonnull(dir);
     for (struct dirent *e; (e = readdir(dir));) {
+        char old[300], made[300];
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")) continue;
-        snprintf(old, sizeof old, "%s/%.80s", in_top(from), e->d_name);
-        snprintf(made, sizeof made, "%s/%.80s", in_top(to), e->d_name);
-        ck_assert_int_eq(link(old, made), 0);
+        snprintf(old, sizeof old, "%.200s/%.80s", from, e->d_name);
+        snprintf(made, sizeof made, "%.200s/%.80s", to, e->d_name);
+        if (is_folder(old)) copy_all(old, made);
+        else ck_assert_int_eq(link(old, made), 0);
     }
     closedir(dir);
+}
+
+/* Makes the folder anew from another one, whose files no save changes. */
+static void copy(const char *from, const char *to) {
+    remove_tree(in_top(to));
+    copy_all(in_top(from), in_top(to));
 }
 
 static void put(const char *where, const char *name, const char *text) {
@@ -105,7 +127,28 @@ static void put(const char *where, const char *name, const char *text) {
 
 static void must(ct_context *c, bool done) { ck_assert_msg(done, "%s", ct_error_message(c)); }
 
-/* A model, an adapter and a tokenizer in the folders lm, adapter and tokenizer of a version. */
+#define ITEM(path, type)                                                                           \
+    "{\"path\": \"" path "\", \"type\": \"sentence_transformers.models." type "\"}"
+
+/* Makes the folder of a model one of sentence-transformers, with a Dense. */
+static void put_sentence(ct_context *c, const char *set, double alpha) {
+    char below[200];
+    put(set, "modules.json",
+        "[" ITEM("", "Transformer") ", " ITEM("1_Pooling", "Pooling") ", " ITEM("2_Dense",
+                                                                                "Dense") "]");
+    snprintf(below, sizeof below, "%.100s/1_Pooling", set);
+    ck_assert_int_eq(mkdir(in_top(below), 0777), 0);
+    put(below, "config.json", alpha > 2 ? "{\"pooling_mode\": \"cls\"}" : "{}");
+    snprintf(below, sizeof below, "%.100s/2_Dense", set);
+    ck_assert_int_eq(mkdir(in_top(below), 0777), 0);
+    put(below, "config.json", "{\"in_features\": 8, \"out_features\": 3, \"bias\": false}");
+    snprintf(below, sizeof below, "%.100s/2_Dense/model.safetensors", set);
+    const ct_named weight = {"linear.weight", ct_full(c, CT_F32, CT_SHAPE(3, 8), alpha)};
+    must(c, ct_tensors_save(c, in_top(below), &weight, 1, (ct_save_opts){0}));
+}
+
+/* A model, one with a Dense, an adapter and a tokenizer in the folders lm, embed, adapter and
+ * tokenizer of a version. */
 static void make(ct_context *c, const char *at, const char *config, double alpha,
                  const char *tokenizer, int64_t shard_bytes) {
     char set[200];
@@ -119,6 +162,9 @@ static void make(ct_context *c, const char *at, const char *config, double alpha
     must(c, ct_lm_save(lm, in_top(set), (ct_save_opts){.shard_bytes = shard_bytes}));
     put(set, "tokenizer.json", tokenizer);
     put(set, "generation_config.json", alpha > 2 ? "{\"top_k\": 3}" : "{\"top_k\": 4}");
+    snprintf(set, sizeof set, "%s.embed", at);
+    must(c, ct_lm_save(lm, in_top(set), (ct_save_opts){.shard_bytes = shard_bytes}));
+    put_sentence(c, set, alpha);
     must(c, ct_lora_add(lm, "*.q_proj", (ct_lora_opts){.rank = 1, .alpha = alpha}) == 1);
     snprintf(set, sizeof set, "%s.adapter", at);
     must(c, ct_lora_save(lm, in_top(set)));
@@ -126,15 +172,13 @@ static void make(ct_context *c, const char *at, const char *config, double alpha
 }
 
 typedef struct {
-    const char *what, *head; /* what: lm, adapter or tokenizer */
+    const char *what, *head; /* what: lm, embed, adapter or tokenizer */
     int64_t old_bytes, new_bytes;
 } replacing;
 static const replacing cases[] = {
-    {"lm", "config.json", 0, 0},
-    {"lm", "config.json", 0, 500},
-    {"lm", "config.json", 500, 0},
-    {"lm", "config.json", 500, 500},
-    {"adapter", "adapter_config.json", 0, 0},
+    {"lm", "config.json", 0, 0},           {"lm", "config.json", 0, 500},
+    {"lm", "config.json", 500, 0},         {"lm", "config.json", 500, 500},
+    {"embed", "config.json", 0, 500},      {"adapter", "adapter_config.json", 0, 0},
     {"tokenizer", "tokenizer.json", 0, 0},
 };
 enum { CASES = sizeof cases / sizeof *cases };
@@ -147,7 +191,8 @@ static bool save_new(ct_context *c, const replacing *r, fault_kind kind, int64_t
         tokenizer = ct_tokenizer_open(c, in_top("new.tokenizer"));
         must(c, tokenizer);
     } else {
-        lm = ct_lm_open(c, in_top("new.lm"), (ct_lm_opts){0});
+        const bool dense = !strcmp(r->what, "embed");
+        lm = ct_lm_open(c, in_top(dense ? "new.embed" : "new.lm"), (ct_lm_opts){0});
         must(c, lm);
     }
     if (!strcmp(r->what, "adapter")) must(c, ct_lora_load(lm, in_top("new.adapter")));
@@ -163,7 +208,8 @@ static bool save_new(ct_context *c, const replacing *r, fault_kind kind, int64_t
 
 static bool open_saved(ct_context *c, const replacing *r) {
     if (!strcmp(r->what, "tokenizer")) return ct_tokenizer_open(c, in_top("t")) != NULL;
-    if (!strcmp(r->what, "lm")) return ct_lm_open(c, in_top("t"), (ct_lm_opts){0}) != NULL;
+    if (!strcmp(r->what, "lm") || !strcmp(r->what, "embed"))
+        return ct_lm_open(c, in_top("t"), (ct_lm_opts){0}) != NULL;
     ct_module *lm = ct_lm_open(c, in_top("new.lm"), (ct_lm_opts){0});
     return ct_lora_load(lm, in_top("t"));
 }

@@ -8,7 +8,7 @@ import transformers
 
 import ct
 import real
-from ct import C, lib
+from ct import lib
 
 QUESTIONS = ["What is the capital of France?", "Write one sentence about rain.", "How many days does a week have?", "Name three colours.",
              "Explain to a child why the sky is blue.", "What is 12 + 30?", "Translate 'good morning' into Spanish.",
@@ -145,6 +145,32 @@ def test_saved(context, smollm2, model, theirs, tmp_path):
         assert again.generation_config.eos_token_id == model.generation_config.eos_token_id
         other = transformers.AutoTokenizer.from_pretrained(tmp_path / name)
         assert ids_of_chat(other, [{"role": "user", "content": "Hello"}]) == ids_of_chat(theirs, [{"role": "user", "content": "Hello"}])
+
+
+def test_gguf(context, smollm2, smollm2_gguf, model, theirs, tmp_path):
+    """The package's file by itself has the bits of the folder that transformers' reader makes of it, generates the same ids, and goes on
+    into a folder and into files."""
+    lm, folder = real.open_lm(context, smollm2_gguf), real.open_lm(context, smollm2)
+    rows = prompts(theirs)[:3] + prompts(theirs)[-3:]
+    ids = torch.tensor([rows[0]])
+    want = real.forward(context, folder, ids)
+    assert torch.equal(real.forward(context, lm, ids), want)
+    assert real.generate(context, lm, rows, TOKENS) == real.generate(context, folder, rows, TOKENS)
+    tokenizer = real.open_tokenizer(context, smollm2_gguf)
+    for text in BEGINNINGS + QUESTIONS:
+        assert real.decode(tokenizer, real.encode(tokenizer, text)) == text
+    messages = [{"role": "user", "content": QUESTIONS[0]}]
+    assert real.encode_chat(context, tokenizer, messages)[0] == theirs.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    context.check(lib.ct_lm_save(lm, str(tmp_path / "again").encode(), ct.SaveOpts()))
+    assert real.same_bits(model, real.loads_whole(transformers.AutoModelForCausalLM, tmp_path / "again"))
+    other = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
+    assert ids_of_chat(other, messages) == real.encode_chat(context, tokenizer, messages)[1]
+    context.check(lib.ct_lm_save(lm, str(tmp_path / "m.gguf").encode(), ct.SaveOpts(floats=1)))
+    assert torch.equal(real.forward(context, real.open_lm(context, tmp_path / "m.gguf"), ids), want)
+    assert context.check(lib.ct_lm_file_dtype(context.pointer, str(smollm2_gguf).encode())) == 5   # CT_Q8_0
+    context.check(lib.ct_lm_save(lm, str(tmp_path / "q8.gguf").encode(), ct.SaveOpts(floats=4)))
+    plain, rests = real.open_lm(context, tmp_path / "q8.gguf"), real.open_lm(context, tmp_path / "q8.gguf", dtype=5)
+    assert torch.equal(real.forward(context, plain, ids), real.forward(context, rests, ids))
 
 
 # ---- training ----

@@ -258,8 +258,8 @@ START_TEST(copies_files_and_bf16) {
         ck_assert_double_eq(distance(ct_forward(copy, x), y), 0);
         ck_assert_double_eq(distance(ct_forward(other, x), y), 0);
         if (!single) continue;
-        ck_assert(ct_module_to_bf16(m));
-        ck_assert(ct_module_to_bf16(copy) && ct_module_to_f32(copy));
+        ck_assert(ct_module_to(m, CT_BF16));
+        ck_assert(ct_module_to(copy, CT_BF16) && ct_module_to(copy, CT_F32));
         ct_module_train(m, false); /* a recomputed layer would want its parameters unchanged */
         ct_module_train(copy, false);
         ck_assert_double_eq(distance(ct_forward(m, x), ct_forward(copy, x)), 0);

@@ -53,7 +53,10 @@ START_TEST(dtypes_of_one_tensor) {
         for (size_t k = 0; k < sizeof take_i64 / sizeof *take_i64; k++)
             whole |= !strcmp(of_one[op].name, take_i64[k]);
         for (int d = 0; d < CTI_DTYPES; d++) {
-            ct_tensor *x = of((ct_dtype)d, CT_SHAPE(3)), *y = of_one[op].call(x);
+            ct_tensor *x = d == CT_Q8_0 || d == CT_Q4_0
+                               ? ct_cast(of(CT_F32, CT_SHAPE(1, 32)), (ct_dtype)d)
+                               : of((ct_dtype)d, CT_SHAPE(3));
+            ct_tensor *y = of_one[op].call(x);
             snprintf(message, sizeof message, "%s: does not take ", of_one[op].name);
             if (d == CT_F32 || d == CT_F64 || (d == CT_I64 && whole))
                 ck_assert_msg(y && ct_dtype_of(y) == (ct_dtype)d, "%s", of_one[op].name);
@@ -81,6 +84,9 @@ START_TEST(shapes_that_do_not_fit) {
     FAILS(ct_mean(a, CT_DIMS(-3), false), CT_ERR_SHAPE, "mean: no dim -3");
     FAILS(ct_max(a, CT_DIMS(1, -1), false), CT_ERR_SHAPE, "max: dim -1 is named twice");
     FAILS(ct_argmax(a, 2), CT_ERR_SHAPE, "argmax: no dim 2");
+    FAILS(ct_normalize(a, 2, -3, 1e-12), CT_ERR_SHAPE, "normalize: no dim -3");
+    FAILS(ct_normalize(a, NAN, 0, 1e-12), CT_ERR_ARGUMENT, "normalize: p is nan");
+    FAILS(ct_normalize(a, 2, 0, NAN), CT_ERR_ARGUMENT, "eps is nan");
     FAILS(ct_causal_mask(context, -1, 3), CT_ERR_SHAPE, "causal_mask");
     FAILS(ct_causal_mask(context, 3, -1), CT_ERR_SHAPE, "causal_mask");
     FAILS(ct_add(a, NULL), CT_ERR_ARGUMENT, "add");

@@ -43,7 +43,7 @@ static ct_tensor *stored(cti_text number, const char *part, ct_dtype dtype) {
     if (from->dtype == CTI_FILE_BOOL) dtype = CT_BOOL;
     if (from->dtype == CTI_FILE_I64) dtype = CT_I64;
     ct_tensor *t = ct_empty(context, dtype, from->shape);
-    ck_assert_msg(t && cti_safetensors_read(from, 0, from->numel, t, 0), "%s: %s: %s", what, part,
+    ck_assert_msg(t && cti_file_tensor_read(from, 0, from->numel, t, 0), "%s: %s: %s", what, part,
                   ct_error_message(context));
     return t;
 }

@@ -280,10 +280,35 @@ START_TEST(same_bits_for_any_threads) {
 }
 END_TEST
 
+/* Zeros and ties, as torch has them: elements that are 0 have no part in the norm's slope, the
+ * largest share it, and a norm below eps is a constant. w of the gradient is 1, 2, 3, ... */
+START_TEST(normalize_at_kinks) {
+    static const struct {
+        double p, eps, x[3], y[3], dx[3];
+    } cases[] = {
+        {2, 1e-3, {0, 0, 0}, {0, 0, 0}, {1e3, 2e3, 3e3}},
+        {2, 10, {3, 0, 4}, {0.3, 0, 0.4}, {0.1, 0.2, 0.3}},
+        {2, 5, {3, 0, 4}, {0.6, 0, 0.8}, {-0.16, 0.4, 0.12}}, /* the norm is eps */
+        {1, 1e-12, {1, 0, -3}, {0.25, 0, -0.75}, {0.75, 0.5, 0.25}},
+        {0.5, 1e-12, {1, 0, 1}, {0.25, 0, 0.25}, {-0.25, 0.5, 0.25}},
+        {3, 1e-12, {0, 0, -2}, {0, 0, -1}, {0.5, 1, 0}},
+        {INFINITY, 1e-12, {2, -2, 1}, {1, -1, 0.5}, {0.375, 1.125, 1.5}},
+        {0, 1e-12, {4, 0, 2}, {2, 0, 1}, {0.5, 1, 1.5}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ct_tensor *x = ct_set_requires_grad(ct_from_f64(context, CT_SHAPE(1, 3), cases[i].x), true);
+        ct_tensor *y = ct_normalize(x, cases[i].p, 1, cases[i].eps);
+        near(y, cases[i].y, 3, "normalize, case", (unsigned)i);
+        backward(y);
+        near(ct_grad(x), cases[i].dx, 3, "normalize's gradient, case", (unsigned)i);
+    }
+}
+END_TEST
+
 int main(void) {
     return run_tests("reductions", open_context, close_context,
                      TESTS(TEST(every_set_of_dims), TEST(scalars), TEST(no_element),
                            TEST(sum_to_shares_memory), TEST(rows_with_gaps),
                            TEST(sums_are_accurate), TEST(large_reductions_are_right),
-                           TEST(same_bits_for_any_threads)));
+                           TEST(same_bits_for_any_threads), TEST(normalize_at_kinks)));
 }

@@ -22,7 +22,7 @@ static int64_t stored(const char *key, const char *part, double *out, int64_t ro
     if (!from) return 0;
     ck_assert(from->numel <= room);
     ct_tensor *t = ct_empty(context, CT_F64, from->shape);
-    ck_assert(cti_safetensors_read(from, 0, from->numel, t, 0) && ct_to_f64(t, out, from->numel));
+    ck_assert(cti_file_tensor_read(from, 0, from->numel, t, 0) && ct_to_f64(t, out, from->numel));
     return from->numel;
 }
 

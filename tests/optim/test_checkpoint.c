@@ -2,6 +2,7 @@
  * changes nothing. */
 #include <math.h>
 
+#include "nn/optim/optim.h"
 #include "tests/support/files.h"
 #include "tests/support/suite.h"
 
@@ -22,6 +23,7 @@ static training begin(ct_context *c, int kind) {
         t.optim = ct_adamw_new(
             t.module,
             (ct_adamw_opts){.weight_decay = 0.1, .beta1 = 0.8, .decay_matrices_only = true});
+    if (kind == 4) t.optim = ct_adamw_new(t.module, (ct_adamw_opts){.state_dtype = CT_BF16});
     return t;
 }
 
@@ -70,6 +72,33 @@ START_TEST(resume_is_bit_identical) {
     ck_assert_int_eq(getc(y), EOF);
     fclose(x);
     fclose(y);
+}
+END_TEST
+
+/* States are converted as parameters are: to bf16 they are rounded to nearest, from it they are
+ * kept. */
+START_TEST(states_of_another_dtype_are_converted) {
+    for (int from = 3; from <= 4; from++) {
+        training saved = begin(context, from), loaded = begin(context, 7 - from);
+        train(context, saved, 0, 2);
+        ct_checkpoint save = {.module = saved.module, .optim = saved.optim},
+                      load = {.module = loaded.module, .optim = loaded.optim};
+        ck_assert(ct_checkpoint_save(in_folder("checkpoint"), &save));
+        ck_assert_msg(ct_checkpoint_load(in_folder("checkpoint"), &load), "%s",
+                      ct_error_message(context));
+        for (int64_t i = 0; i < saved.optim->count; i++)
+            for (int k = 0; k < 2 && saved.optim->items[i].state[k]; k++) {
+                ct_scope scope = ct_scope_open(context);
+                ct_tensor *a = saved.optim->items[i].state[k], *b = loaded.optim->items[i].state[k];
+                ck_assert_int_eq(ct_dtype_of(b), from == 3 ? CT_BF16 : CT_F32);
+                const int64_t n = ct_numel(a);
+                const uint16_t *x = ct_data_bf16(from == 3 ? ct_cast(a, CT_BF16) : a),
+                               *y = ct_data_bf16(from == 3 ? b : ct_cast(b, CT_BF16));
+                ck_assert(!memcmp(x, y, (size_t)n * sizeof *x));
+                ct_scope_close(scope);
+            }
+        train(context, loaded, 2, 3);
+    }
 }
 END_TEST
 
@@ -461,10 +490,11 @@ END_TEST
 
 int main(void) {
     return run_tests("checkpoint", setup, teardown,
-                     TESTS(LOOP(resume_is_bit_identical, 4), TEST(checkpoints_of_another_optimiser),
-                           TEST(metadata_of_a_checkpoint), TEST(arguments_of_checkpoints),
-                           TEST(a_checkpoint_that_is_cut), TEST(what_a_checkpoint_holds),
-                           TEST(refusals_name_the_file),
+                     TESTS(LOOP(resume_is_bit_identical, 5),
+                           TEST(states_of_another_dtype_are_converted),
+                           TEST(checkpoints_of_another_optimiser), TEST(metadata_of_a_checkpoint),
+                           TEST(arguments_of_checkpoints), TEST(a_checkpoint_that_is_cut),
+                           TEST(what_a_checkpoint_holds), TEST(refusals_name_the_file),
                            LOOP(numbers_that_no_constructor_takes,
                                 (int)(sizeof wrong_numbers / sizeof *wrong_numbers)),
                            TEST(bools_and_counts), TEST(the_last_count), TEST(clipping_ends),

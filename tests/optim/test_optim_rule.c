@@ -452,31 +452,14 @@ static void remove_tensor(const char *path, const char *name) {
     seal_file(path);
 }
 
-/* Version 0.1 wrote no decay_matrices_only of SGD, which had none. */
-START_TEST(a_checkpoint_of_before) {
+START_TEST(a_missing_option) {
     const char *path = in_folder("run");
-    ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 2}),
-              *like = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 2});
-    training t = {m, ct_sgd_new(m, (ct_sgd_opts){.lr = 0.1, .momentum = 0.9, .weight_decay = 0.5})};
-    t.module = m;
-    ct_tensor *x = ct_randn(context, CT_F32, CT_SHAPE(4, 3));
-    ct_checkpoint run = {.module = m, .optim = t.optim, .step = 1};
-    for (int i = 0; i < 2; i++) {
-        ct_optim_zero_grad(t.optim);
-        good(ct_backward(ct_mse_loss(ct_forward(m, x), ct_neg(x))) && ct_optim_step(t.optim));
-        if (i == 0) good(ct_checkpoint_save(path, &run));
-    }
-    remove_tensor(path, "optim.decay_matrices_only");
-    ct_optim *optim = ct_sgd_new(like, (ct_sgd_opts){.lr = 7, .momentum = 0.1});
-    good(ct_optim_set(optim, "decay_matrices_only", 1));
-    run = (ct_checkpoint){.module = like, .optim = optim};
-    good(ct_checkpoint_load(path, &run));
-    ct_optim_zero_grad(optim);
-    good(ct_backward(ct_mse_loss(ct_forward(like, x), ct_neg(x))) && ct_optim_step(optim));
-    ck_assert(same(m, like));
+    ct_module *m = ct_mlp_new(context, (ct_mlp_opts){.dim = 3, .hidden = 2});
+    ct_checkpoint run = {.module = m, .optim = ct_sgd_new(m, (ct_sgd_opts){.lr = 0.1}), .step = 1};
     good(ct_checkpoint_save(path, &run));
-    remove_tensor(path, "optim.nesterov");
-    ck_refused(ct_checkpoint_load(path, &run), CT_ERR_FORMAT, "missing: optim.nesterov", "");
+    remove_tensor(path, "optim.decay_matrices_only");
+    ck_refused(ct_checkpoint_load(path, &run), CT_ERR_FORMAT, "missing: optim.decay_matrices_only",
+               "");
 }
 END_TEST
 
@@ -485,5 +468,5 @@ int main(void) {
                      TESTS(TEST(lion_follows_its_formula), TEST(adamw_as_a_rule),
                            TEST(numbers_are_checked), TEST(ranges), TEST(incomplete_rules),
                            TEST(a_rest), TEST(options_of_a_rest), TEST(resumed_with_the_same_bits),
-                           TEST(checkpoints_of_others), TEST(a_checkpoint_of_before)));
+                           TEST(checkpoints_of_others), TEST(a_missing_option)));
 }

@@ -59,7 +59,7 @@ static bool misbehaves(const ct_optim_item *p) {
         for (int k = 0; k < PARAMS; k++)
             ct_set_requires_grad(ct_module_get(rule_user.module, names[k]), false);
         break;
-    case CONVERTS: ct_module_to_bf16(rule_user.module); break;
+    case CONVERTS: ct_module_to(rule_user.module, CT_BF16); break;
     case SAVES: ct_checkpoint_save(rule_user.path, &run); break;
     case LOADS: ct_checkpoint_load(rule_user.path, &run); break;
     case LEAVES_SCOPES:
@@ -112,7 +112,7 @@ static const char *const manner_says[MANNERS] = {
     [SAVES] = "checkpoint_save: called by the optimiser's own rule",
     [LOADS] = "checkpoint_load: called by the optimiser's own rule",
     [CLOSES_SCOPE] = "closed a scope that it had not opened",
-    [CONVERTS] = "ct_module_to_bf16: a step of an optimiser is running",
+    [CONVERTS] = "ct_module_to: a step of an optimiser is running",
     [GOES_BACK] = "",
 };
 

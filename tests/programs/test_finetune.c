@@ -205,8 +205,8 @@ START_TEST(adapters_out) {
     train_steps(lm, &r, 30, &first, &last);
     ck_assert_msg(last < first - 0.2, "%g and then %g", first, last);
     const char *out = in_folder("out");
-    ck_assert(!out_check(out, false));
-    out_save(context, lm, NULL, out, true);
+    ck_assert(!result_check(out, false));
+    result_save(&(result){.context = context, .lm = lm, .adapters = true}, out);
     ck_assert(!ct_error(context));
     ct_module *again = new_lm(0, dtype);
     ck_assert(ct_load(again, base, (ct_load_opts){0}));
@@ -223,7 +223,7 @@ END_TEST
 START_TEST(model_out) {
     ct_module *lm = new_lm(0, CT_F32);
     const char *out = in_folder("out");
-    out_save(context, lm, NULL, out, false);
+    result_save(&(result){.context = context, .lm = lm}, out);
     ct_module *again = ct_lm_open(context, out, (ct_lm_opts){0});
     ck_assert_msg(again != NULL, "%s", ct_error_message(context));
     ck_assert(same(lm, again));

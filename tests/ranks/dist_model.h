@@ -23,6 +23,7 @@ typedef struct {
     bool skip_nonfinite, groups;
     int nan_step; /* the step, counted from 1, of which micro-batch 1 gives NaN; 0: none does */
     size_t eager;
+    ct_dtype states; /* .state_dtype of the optimiser */
 } plan;
 
 typedef struct {
@@ -100,17 +101,20 @@ static inline ct_optim *model_optim(const model *m, const plan *p) {
                              .nesterov = p->rule == MOMENTUM,
                              .weight_decay = 0.01,
                              .clip_norm = p->clip,
-                             .skip_nonfinite = p->skip_nonfinite};
+                             .skip_nonfinite = p->skip_nonfinite,
+                             .state_dtype = p->states};
     const ct_adamw_opts adam = {.lr = 0.02,
                                 .weight_decay = 0.1,
                                 .decay_matrices_only = true,
                                 .clip_norm = p->clip,
-                                .skip_nonfinite = p->skip_nonfinite};
+                                .skip_nonfinite = p->skip_nonfinite,
+                                .state_dtype = p->states};
     const ct_optim_opts own = {.lr = 0.02,
                                .weight_decay = 0.1,
                                .decay_matrices_only = true,
                                .clip_norm = p->clip,
-                               .skip_nonfinite = p->skip_nonfinite};
+                               .skip_nonfinite = p->skip_nonfinite,
+                               .state_dtype = p->states};
     const char *const embed[] = {"embed.*"};
     const ct_muon_opts muon = {.lr = 0.02,
                                .weight_decay = 0.1,
@@ -118,7 +122,8 @@ static inline ct_optim *model_optim(const model *m, const plan *p) {
                                .skip_nonfinite = p->skip_nonfinite,
                                .adamw_names = embed,
                                .n_adamw_names = 1,
-                               .adamw = {.lr = 0.01, .weight_decay = 0.2}};
+                               .adamw = {.lr = 0.01, .weight_decay = 0.2},
+                               .state_dtype = p->states};
     ct_optim *optim = p->rule == SGD || p->rule == MOMENTUM ? ct_sgd_new(m->root, sgd)
                       : p->rule == ADAM                     ? ct_adam_new(m->root, adam)
                       : p->rule == ADAMW                    ? ct_adamw_new(m->root, adam)

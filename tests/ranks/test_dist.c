@@ -54,6 +54,9 @@ START_TEST(same_bits) {
         {.shares = 4, .micro_batches = 8, .rule = NORMED, .groups = true},
         {.shares = 8, .micro_batches = 8, .rule = MUON, .clip = 0.5, .groups = true},
         {.shares = 4, .micro_batches = 4, .rule = MUON, .skip_nonfinite = true, .nan_step = 2},
+        {.shares = 8, .micro_batches = 8, .rule = ADAMW, .clip = 0.5, .states = CT_BF16},
+        {.shares = 4, .micro_batches = 8, .rule = LION, .bucket_bytes = 600, .states = CT_BF16},
+        {.shares = 4, .micro_batches = 4, .rule = MUON, .groups = true, .states = CT_BF16},
     };
     sweep(plans[_i]);
 }
@@ -472,7 +475,7 @@ END_TEST
 
 int main(void) {
     return run_tests("dist", NULL, NULL,
-                     TESTS(LOOP(same_bits, 13), LOOP(as_by_hand, 7), TEST(without_a_comm),
+                     TESTS(LOOP(same_bits, 16), LOOP(as_by_hand, 7), TEST(without_a_comm),
                            TEST(options_are_checked), TEST(begins_as_rank_0), TEST(several_ranks),
                            TEST(comms_are_checked), TEST(sent_early),
                            TEST(whole_parameters_are_shared)));

@@ -140,7 +140,7 @@ static bool hostile_step(const ct_optim_item *p, void *user) {
     case SAVES: return ct_checkpoint_save("no", &all);
     case FREES: ct_optim_free(at_wrong_time.optim); break;
     case FREES_MODULE: ct_module_free(hostile.module); break;
-    case CONVERTS: ct_module_to_bf16(ct_module_child(hostile.module, "layer")); break;
+    case CONVERTS: ct_module_to(ct_module_child(hostile.module, "layer"), CT_BF16); break;
     case ACTS: break;
     }
     return true;
@@ -151,7 +151,7 @@ static const char *const act_says[ACTS] = {
     [SAVES] = "checkpoint_save: called inside a call of its ct_dist",
     [FREES] = "ct_optim_free: called by the optimiser's own rule",
     [FREES_MODULE] = "ct_module_free: the M is running",
-    [CONVERTS] = "ct_module_to_bf16: a step of an optimiser is running"};
+    [CONVERTS] = "ct_module_to: a step of an optimiser is running"};
 
 static ct_module *model_with_layer(ct_context *c) {
     ct_module *m = ct_module_new(c, "M");

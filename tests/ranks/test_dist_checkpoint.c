@@ -68,6 +68,7 @@ START_TEST(number_of_ranks_changes) {
         {.threads = 1, .shares = 8, .micro_batches = 8, .rule = LION, .clip = 1},
         {.threads = 2, .shares = 8, .micro_batches = 8, .rule = NORMED, .groups = true},
         {.threads = 1, .shares = 8, .micro_batches = 8, .rule = MUON, .clip = 1, .groups = true},
+        {.threads = 1, .shares = 8, .micro_batches = 8, .rule = ADAMW, .states = CT_BF16},
     };
     static const int ranks[] = {4, 1, 2, 8};
     plan p = plans[_i];
@@ -121,5 +122,5 @@ END_TEST
 
 int main(void) {
     return run_tests("dist_checkpoint", setup, teardown,
-                     TESTS(LOOP(number_of_ranks_changes, 6), TEST(file_knows_no_ranks)));
+                     TESTS(LOOP(number_of_ranks_changes, 7), TEST(file_knows_no_ranks)));
 }

@@ -67,7 +67,7 @@ static void act_now(void) {
     case FREES_OPTIM: ct_optim_free(hostile.optim); break;
     case FREES_MODULE: ct_module_free(hostile.root); break;
     case CLOSES: ct_comm_close(hostile.comm); break;
-    case CONVERTS: ct_module_to_bf16(hostile.layer); break;
+    case CONVERTS: ct_module_to(hostile.layer, CT_BF16); break;
     case FREEZES:
         for (ct_param p = {0}; ct_module_next(hostile.root, &p);)
             ct_set_requires_grad(p.tensor, false);

@@ -164,7 +164,9 @@ static void put(void *data, ct_dtype dtype, int64_t at, double value) {
     case CT_F64: ((double *)data)[at] = value; break;
     case CT_I64: ((int64_t *)data)[at] = isnan(value) ? 1 << 20 : (int64_t)value; break;
     case CT_BOOL: ((bool *)data)[at] = value != 0; break;
-    case CT_BF16: break; /* no input of ops.def */
+    case CT_BF16:
+    case CT_Q8_0:
+    case CT_Q4_0: break; /* no input of ops.def */
     }
 }
 
@@ -175,6 +177,8 @@ static void *data_of(ct_tensor *t) {
     case CT_I64: return ct_data_i64(t);
     case CT_BOOL: return ct_data_bool(t);
     case CT_BF16: return ct_data_bf16(t);
+    case CT_Q8_0:
+    case CT_Q4_0: break;
     }
     return NULL;
 }

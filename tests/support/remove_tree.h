@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,10 +15,13 @@ static inline void remove_tree(const char *path) {
         return;
     }
     for (struct dirent *entry; (entry = readdir(listed));) {
-        char inner[1024];
         if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..")) continue;
-        snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
+        const size_t size = strlen(path) + strlen(entry->d_name) + 2;
+        char *inner = malloc(size);
+        if (!inner) abort(); /* a folder that stays would be another test's */
+        snprintf(inner, size, "%s/%s", path, entry->d_name);
         remove_tree(inner);
+        free(inner);
     }
     closedir(listed);
     rmdir(path);

@@ -8,7 +8,8 @@
 
 #include "ext/text/normalize.h"
 #include "ext/text/pretokenize.h"
-#include "ext/text/tokenizer.h"
+#include "ext/text/gguf_tokens.h"
+#include "gguf_bytes.h"
 #include "tests/support/malloc_faults.h"
 #include "text_probe.h"
 #include "text_reading.h"
@@ -151,6 +152,78 @@ START_TEST(opening_a_folder) {
     without_context_memory(f, 15);
     for (int i = 0; i < FOLDER_FILES; i++) ck_assert_int_eq(unlink(in_opened(i)), 0);
     ck_assert_int_eq(rmdir(out_path), 0);
+}
+END_TEST
+
+/* Small files of which each has other columns: a BPE with merges, an SPM with scores. */
+static void put_gguf(int model) {
+    static const char *const bpe[] = {"a", "b", "ab", "<e>"};
+    static const char *const spm[] = {"\u2581", "b", "\u2581b", "</s>"};
+    const float scores[] = {-3, -2, -1, 0};
+    put_text("general.architecture", "llama");
+    put_text("tokenizer.ggml.model", model ? "llama" : "gpt2");
+    put_text("tokenizer.ggml.pre", "smollm");
+    put_texts("tokenizer.ggml.tokens", model ? spm : bpe, 4);
+    put_i32s("tokenizer.ggml.token_type", (const int[]){1, 1, 1, 3}, 4);
+    if (model) put_f32s("tokenizer.ggml.scores", scores, 4);
+    else put_texts("tokenizer.ggml.merges", (const char *const[]){"a b"}, 1);
+    put_u32("tokenizer.ggml.eos_token_id", 3);
+    put_flag("tokenizer.ggml.add_bos_token", false);
+    put_text("tokenizer.chat_template", "{{ messages }}");
+}
+
+static bool open_gguf(void *arg) {
+    ct_tokenizer *opened = ct_tokenizer_open(context, out_path);
+    const bool right = opened && ct_token_role(opened, "eos_token") == 3 &&
+                       ct_tokenizer_size(opened) == 4 && ct_tokenizer_note(opened);
+    ct_tokenizer_close(opened);
+    (void)arg;
+    return right;
+}
+
+START_TEST(opening_a_gguf) {
+    put_gguf(_i);
+    gguf_write(out_path);
+    pairs_free();
+    fault_case f = {.name = "open a GGUF file",
+                    .context = &context,
+                    .run = open_gguf,
+                    .end = fails_and_leaves_nothing,
+                    .again = open_gguf,
+                    .unchanged = open_files};
+    without_context_memory(f, 8);
+    static const char *const calls[] = {"open", "pread"};
+    for (int i = 0; i < 2; i++) without_call(f, calls[i], 1);
+    f.end = nothing_is_left; /* the context may have the memory without malloc */
+    without_malloc(f, 0);
+}
+END_TEST
+
+static bool write_gguf(void *arg) {
+    cti_gguf_out out;
+    (void)arg;
+    if (!cti_gguf_out_begin(context, "lm_save", json_path, &out)) return false;
+    const bool done = cti_tokenizer_put(tokenizer, &out, 6, NULL, 0) && cti_gguf_out_write(&out);
+    cti_gguf_out_end(&out);
+    return done;
+}
+
+START_TEST(writing_a_gguf) {
+    put_gguf(_i);
+    gguf_write(out_path);
+    pairs_free();
+    tokenizer = ct_tokenizer_open(context, out_path);
+    ck_assert_msg(tokenizer != NULL, "%s", ct_error_message(context));
+    fault_case f = {.name = "write a GGUF file",
+                    .context = &context,
+                    .run = write_gguf,
+                    .sparse = 30, /* 2,000 encodings ask for memory */
+                    .end = fails_and_leaves_nothing,
+                    .again = write_gguf,
+                    .unchanged = open_files};
+    without_context_memory(f, 12);
+    f.end = nothing_is_left;
+    without_malloc(f, 0);
 }
 END_TEST
 
@@ -613,6 +686,7 @@ int main(void) {
                .before = start,
                .after = stop,
                .tests = TESTS(LOOP(opening_a_text, FILES), TEST(opening_a_folder),
+                              LOOP(opening_a_gguf, 2), LOOP(writing_a_gguf, 2),
                               LOOP(encoding_and_decoding, FILES), TEST(a_token_and_a_save),
                               LOOP(lines_of_json, 3), TEST(training_and_batches),
                               TEST(a_file_of_ids), LOOP(normalizing, 2 * NORMALIZERS),

@@ -91,6 +91,9 @@ static const char *show(const ct_json_line *line) {
         n += (size_t)sprintf(text + n, " chosen(%s)", line->chosen[i].content);
     for (int64_t i = 0; i < line->n_rejected; i++)
         n += (size_t)sprintf(text + n, " rejected(%s)", line->rejected[i].content);
+    for (int64_t i = 0; i < line->n_choices; i++)
+        n += (size_t)sprintf(text + n, "%s(%s)", line->answer == i ? " answer" : " choice",
+                             line->choices[i].content);
     if (line->tools) sprintf(text + n, " tools%s", line->tools);
     return text;
 }
@@ -131,6 +134,13 @@ START_TEST(forms) {
          "1 u(a){'role': 'u', 'content': 'a'} chosen(b) rejected(c)"},
         {"{'chosen': [{'role': 'u', 'content': 'b'}], 'rejected': [{'role': 'u', 'content': 'c'}]}",
          "1 chosen(b) rejected(c)"},
+        {"{'question': 'a', 'choices': ['b', '', ' \\u00e9'], 'answer': 2, 'text': 'c'}",
+         "1 prompt(a) choice(b) choice() answer( \xc3\xa9)"},
+        {"{'answer': 0, 'prompt': '', 'choices': ['b'], 'question': 'c', 'tools': []}",
+         "1 prompt() answer(b)"},
+        {"{'prompt': 'a', 'completion': 'b', 'choices': ['b'], 'answer': 0}",
+         "1 prompt(a) completion(b)"},
+        {"{'choices': ['b'], 'answer': 0, 'text': 'c'}", "1 text(c)"},
         {"{'text': 'a', 'label': -1.50, 'chosen': 'c'}", "1 text(a) label(-1.50)"},
         {"{'text': 'a', 'prompt': 'b', 'output': 'c'}", "1 text(a)"},
         {"{'conversations': [{'value': [3], 'from': 'gpt', 'weight': null, 'x': {'y': ['\\u00e9', "
@@ -262,6 +272,16 @@ START_TEST(faults) {
         {"{\"instruction\": \"a\", \"input\": 3, \"output\": \"b\"}", "\"input\" is not a text"},
         {"{\"instruction\": \"a\", \"output\": \"b\", \"history\": [3]}",
          "\"history\" is not read"},
+        {"{\"prompt\": \"a\", \"choices\": [], \"answer\": 0}",
+         "byte 27: \"choices\" is not a list"},
+        {"{\"question\": \"a\", \"choices\": [\"b\", 3], \"answer\": 0}", "\"choices\" is not a"},
+        {"{\"question\": [], \"choices\": [\"b\"], \"answer\": 0}", "the question of \"choices\""},
+        {"{\"question\": \"a\", \"choices\": [\"b\"], \"answer\": 1}",
+         "byte 46: the \"answer\" to"},
+        {"{\"question\": \"a\", \"choices\": [\"b\"], \"answer\": -1}", "the \"answer\" to"},
+        {"{\"question\": \"a\", \"choices\": [\"b\"], \"answer\": 0.5}", "the \"answer\" to"},
+        {"{\"question\": \"a\", \"choices\": [\"b\"], \"answer\": \"b\"}", "the \"answer\" to"},
+        {"{\"question\": \"a\", \"choices\": [\"b\"]}", "the \"answer\" to"},
         {"{\"chosen\": \"b\", \"rejected\": []}", "byte 28: \"chosen\" and \"rejected\" are"},
         {"{\"chosen\": [], \"rejected\": []}", "byte 11: \"chosen\" and \"rejected\" are"},
         {"{\"chosen\": \"a\", \"rejected\": \"b\", \"prompt\": []}", "byte 43: \"chosen\" and"},

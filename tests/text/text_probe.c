@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ext/text/gguf_tokens.h"
 #include "ext/text/normalize.h"
 
 struct text_probe {
@@ -63,4 +64,20 @@ int64_t text_probe_normalize(const text_probe *probe, const char *text, int64_t 
     cti_aligned_free(&normal);
     cti_aligned_free(&spare);
     return n;
+}
+
+bool text_probe_gguf(const char *path, const char *architecture, int64_t rows, const char *gguf,
+                     char *message, size_t room) {
+    ct_context *context = ct_context_new((ct_context_opts){.threads = 1});
+    const ct_tokenizer *tokenizer = ct_tokenizer_open(context, path);
+    cti_gguf_out out;
+    bool done = tokenizer && cti_gguf_out_begin(context, "probe", gguf, &out);
+    if (done) {
+        cti_gguf_put_text(&out, "general.architecture", cti_text_of(architecture));
+        done = cti_tokenizer_put(tokenizer, &out, rows, NULL, 0) && cti_gguf_out_write(&out);
+        cti_gguf_out_end(&out);
+    }
+    snprintf(message, room, "%s", done ? "" : ct_error_message(context));
+    ct_context_free(context);
+    return done;
 }

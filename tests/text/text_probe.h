@@ -18,4 +18,9 @@ const struct cti_normalizer *text_probe_normalizer(const text_probe *probe);
 CT_API int64_t text_probe_normalize(const text_probe *probe, const char *text, int64_t base,
                                     int64_t size, char *out, int64_t *from, int64_t room);
 
+/* Writes the tokenizer of a path into a GGUF file of no tensors, for a model of this architecture
+ * and so many ids. If it is refused, returns false and writes the error's text. */
+CT_API bool text_probe_gguf(const char *path, const char *architecture, int64_t rows,
+                            const char *gguf, char *message, size_t room);
+
 #endif

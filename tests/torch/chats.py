@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 import ct
 import tokenizers_of
-from ct import ROOT, C, ChatOpts, lib
+from ct import ROOT, ChatOpts, lib
 
 PRIVATE = os.environ.get("PRIVATE_DATA") and Path(os.environ["PRIVATE_DATA"]) / "chat"
 TRL = {file.stem: file.read_text() for file in sorted((Path(importlib.util.find_spec("trl").submodule_search_locations[0]) / "chat_templates").glob("*.jinja"))}
@@ -36,8 +36,8 @@ NOW = 1700000000
 
 @functools.cache
 def plain_tokenizer():
-    """The JSON of a tokenizer of Llama 3's rule."""
-    return tokenizers_of.llama3().to_str()
+    """The JSON of a tokenizer of Llama 3's rule. Its text never changes, because the table in docs/text.md depends on its tokens."""
+    return tokenizers_of.llama3([(ROOT / "LICENSE").read_text(), tokenizers_of.STRANGE]).to_str()
 
 
 def special_of(template):
@@ -72,26 +72,26 @@ class Chats:
 
     def call(self, function, messages, options, *rest):
         """The call's number; an error is raised, and is not in the context."""
-        error = C.create_string_buffer(1000)
+        error = ct.room(1000)
         dumped = {name: json.dumps(value).encode() for name, value in options.items() if name in ("tools", "documents", "variables") and value is not None}
         if "template" in options:
             dumped["chat_template"] = options["template"].encode()
         opts = ChatOpts(add_generation_prompt=options.get("prompt", False), messages=json.dumps(messages).encode(), now=options.get("now", NOW),
-                        error=C.cast(error, C.c_char_p), error_room=1000, **dumped)
+                        error=error, error_room=1000, **dumped)
         n = self.context.check(function(self.pointer, None, 0, opts, *rest))
         if n == -1:
-            raise ct.Error(error.value.decode())
+            raise ct.Error(ct.ffi.string(error).decode())
         return n
 
     def text(self, messages, **options):
         n = self.call(lib.ct_chat_text, messages, options, None, 0)
-        out = C.create_string_buffer(n + 1)
+        out = ct.room(n + 1)
         assert self.call(lib.ct_chat_text, messages, options, out, n + 1) == n
-        return out.raw[:n].decode()
+        return ct.ffi.buffer(out)[:n].decode()
 
     def encode(self, messages, **options):
         ids, targets = numpy.zeros(1 << 14, numpy.int64), numpy.zeros(1 << 14, numpy.int64)
-        n = self.call(lib.ct_chat_encode, messages, options, ids.ctypes.data, targets.ctypes.data, len(ids))
+        n = self.call(lib.ct_chat_encode, messages, options, ids, targets, len(ids))
         assert 0 <= n <= len(ids)
         return ids[:n].tolist(), targets[:n].tolist()
 

@@ -1,105 +1,105 @@
-"""The library through ctypes: as much of it as the comparison with PyTorch needs."""
-import ctypes as C
+"""The library for the comparison with PyTorch: the package's functions, on bare pointers whose lifetime is the scopes', as in C."""
+import collections
+import functools
 import os
 import re
+import sys
 from pathlib import Path
 
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("BUILD", "build")
-lib = C.CDLL(str(BUILD / "libcotangent.so"))
-cases = C.CDLL(str(BUILD / "tests" / "libcases.so"))
+sys.path.insert(0, str(BUILD / "python"))   # the package over the tree's library, which python/python.mk puts there
 
-P, I, L, D, S, B = C.c_void_p, C.c_int, C.c_int64, C.c_double, C.c_char_p, C.c_bool
+import cotangent   # noqa: E402
+from cotangent import Error, ffi   # noqa: E402, F401
+from cotangent._values import Call, to_c   # noqa: E402
+
 DTYPES = [torch.float32, torch.float64, torch.int64, torch.bool]
 NAMES = ["f32", "f64", "i64", "bool"]
-
-
-def struct(title, /, **fields):
-    return type(title, (C.Structure,), {"_fields_": list(fields.items())})
-
-
-# The structs as the headers have them, in their order: a new option moves nothing here.
-TYPES = {"int": I, "unsigned": C.c_uint, "int64_t": L, "uint64_t": C.c_uint64, "uint8_t": C.c_uint8, "size_t": C.c_size_t, "double": D, "bool": B}
-TYPES |= {"void": None, "char": C.c_char, "ct_error_fn": P, "ct_fn": P}
-
-
-def field(text):
-    """(name, type) of each name that a declaration of one or more fields declares."""
-    if "(*" in text:   # a pointer to a function
-        yield re.search(r"\(\*(\w+)\)", text)[1], P
-        return
-    base, names = re.match(r"(?:const |struct )*(\w+)((?: const)?\b.*)", text, re.S).groups()
-    for name in names.split(","):
-        pointers, name, sizes = re.match(r"([\s*]*(?:const\b)?[\s*]*)(\w+)((?:\[\w+\])*)", name.strip()).groups()
-        kind = (S if base == "char" and pointers.count("*") == 1 else P) if "*" in pointers else TYPES[base]
-        for size in reversed(re.findall(r"\w+", sizes)):
-            kind *= 8 if size == "CT_MAX_DIMS" else int(size)
-        yield name, kind
-
-
-def structs(path):
-    """ct_mha_opts becomes MhaOpts, case_line CaseLine."""
-    text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S).replace("unsigned char", "uint8_t")
-    TYPES.update((name, I) for name in re.findall(r"typedef enum\s*\{[^}]*\}\s*(\w+);", text))
-    for body, name in re.findall(r"typedef struct\s*(?:\w+\s*)?\{(.*?)\}\s*(\w+);", text, re.S):
-        fields = [f for line in body.split(";") if line.strip() for f in field(line.strip())]
-        title = name.removeprefix("ct_").title().replace("_", "")
-        TYPES[name] = globals()[title] = struct(title, **dict(fields))
-    TYPES.update((name, TYPES[of]) for of, name in re.findall(r"typedef (\w+) (\w+);", text) if of in TYPES)
-
-
-def functions(library, path):
-    """Declares the functions of a header; not those that take a function that has no type's name."""
-    text = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
-    kind = lambda declaration: next(field(declaration))[1]
-    for result, name, arguments in re.findall(r"CT_API\s+([\w\s*]+?)\b(\w+)\(([^()]*)\)", text):
-        function = getattr(library, name)
-        function.restype = kind(result + "_")
-        arguments = [re.sub(r"(\w+)\[\w*\]$", r"*\1", x.strip()) for x in arguments.split(",")]
-        function.argtypes = [kind(x) for x in arguments if x not in ("void", "...")]
-
-
-HEADERS = [ROOT / "include" / "cotangent" / f"{name}.h" for name in
-           ("types", "context", "scope", "tensor", "init", "autograd", "ops", "nn", "optim", "io", "models", "tokenizer")]
-for header in HEADERS:
-    structs(header)
-structs(ROOT / "tests" / "support" / "cases.h")
-for header in HEADERS:
-    functions(lib, header)
-functions(cases, ROOT / "tests" / "support" / "cases.h")
-FN = C.CFUNCTYPE(P, C.POINTER(P), I, P)   # ct_fn
 CASE_INPUTS = 6
 
 
-class Error(Exception):
-    """What the context has recorded."""
+class Library:
+    """A shared library. Its functions take what the package takes: None, bytes, lists, dicts and arrays, and pointers as they are. A text
+    that is returned is bytes, and NULL is None."""
+
+    def __init__(self, path):
+        self.c = ffi.dlopen(str(path))
+
+    def __getattr__(self, name):
+        c = getattr(self.c, name)
+        types = ffi.typeof(c).args
+        is_text = ffi.typeof(c).result.cname == "char *"
+
+        def call(*args):
+            held = Call(None)
+            result = c(*[to_c(value, kind, held, counted=True) for value, kind in zip(args, types, strict=True)])
+            if is_text and result:
+                return ffi.string(result)
+            return None if isinstance(result, ffi.CData) and ffi.typeof(result).kind == "pointer" and not result else result
+        setattr(self, name, call)
+        return call
+
+
+lib = Library(BUILD / "libcotangent.so")
+cases = Library(BUILD / "tests" / "libcases.so")
+
+
+class Struct(dict):
+    """The fields of a struct: what a call passes of it. ct.MhaOpts(embed_dim=8) is a ct_mha_opts."""
+    __setattr__ = dict.__setitem__
+
+    def __init__(self, /, *args, **fields):   # a field may be called self
+        super().__init__(zip(self.fields, args), **fields)
+        assert self.keys() <= set(self.fields), f"{type(self).__name__} has {self.fields}, not {list(self)}"
+
+    def __getattr__(self, name):
+        if name in self:
+            return self[name]
+        raise AttributeError(name)
+
+
+@functools.cache
+def __getattr__(name):
+    snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+    try:
+        ctype = next(ffi.typeof(full) for full in (f"ct_{snake}", snake) if full in ffi.list_types()[0])
+    except StopIteration:
+        raise AttributeError(name) from None
+    return type(name, (Struct,), {"fields": tuple(field for field, _ in ctype.fields)})
+
+
+def new(name, **fields):
+    """A struct that a function fills."""
+    return ffi.new(f"{name} *", fields)
+
+
+def room(size):
+    return ffi.new("char[]", size)
 
 
 def shape(sizes):
-    return Shape(len(sizes), (L * 8)(*sizes))
+    return tuple(sizes)
 
 
 class Context:
     """A context with one open scope; all tensors are bare pointers. `with` frees everything."""
 
     def __init__(self, threads=1, seed=1, isa=None):
-        self.pointer = lib.ct_context_new(ContextOpts(seed=seed, threads=threads, isa=isa))
-        self.check()
+        self.owner = cotangent.Context(seed=seed, threads=threads, isa=isa)
+        self.pointer = self.owner.pointer
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
-        lib.ct_context_free(self.pointer)
+        ffi.release(self.pointer)
 
     def check(self, result=True):
         """Hands the result through, or raises what is pending."""
-        if lib.ct_error(self.pointer):
-            message = lib.ct_error_message(self.pointer).decode()
-            lib.ct_error_clear(self.pointer)
-            raise Error(message)
+        self.owner.check()
         return result
 
     def tensor(self, value, grad=False):
@@ -107,7 +107,7 @@ class Context:
             return None
         value = value.detach().contiguous()
         make = getattr(lib, "ct_from_" + NAMES[DTYPES.index(value.dtype)])
-        pointer = self.check(make(self.pointer, shape(value.shape), value.data_ptr()))
+        pointer = self.check(make(self.pointer, shape(value.shape), ffi.cast("void *", value.data_ptr())))
         if grad:
             lib.ct_set_requires_grad(pointer, True)
         return self.check(pointer)
@@ -117,29 +117,32 @@ class Context:
         if not pointer:
             return None
         dtype, s = lib.ct_dtype_of(pointer), lib.ct_shape_of(pointer)
-        out = torch.empty(list(s.dim[: s.ndim]), dtype=DTYPES[dtype])
-        getattr(lib, "ct_to_" + NAMES[dtype])(pointer, out.data_ptr(), out.numel())
+        out = torch.empty(list(s.dim[0 : s.ndim]), dtype=DTYPES[dtype])
+        getattr(lib, "ct_to_" + NAMES[dtype])(pointer, ffi.cast("void *", out.data_ptr()), out.numel())
         return self.check(out)
 
     def grad(self, pointer):
         return self.value(lib.ct_grad(pointer))
 
     def backward(self, outs, cotangents):
-        n = len(outs)
-        seeds = (P * n)(*[self.tensor(g) for g in cotangents])
-        lib.ct_backward_with((P * n)(*outs), seeds, n, BackwardOpts())
+        lib.ct_backward_with(list(outs), [self.tensor(g) for g in cotangents], len(outs), {})
         self.check()
 
     def parameters(self, module):
         """Name to pointer, in the module's order."""
-        found, param = {}, Param()
-        while lib.ct_module_next(module, C.byref(param)):
-            found[param.name.decode()] = param.tensor
+        found, param = {}, new("ct_param")
+        while lib.ct_module_next(module, param):
+            found[ffi.string(param.name).decode()] = param.tensor
         return self.check(found)
 
 
+Line = collections.namedtuple("Line", "pointer name call torch inputs")
+
+
+@functools.cache
 def case_lines():
-    return [CaseLine.from_address(cases.case_at(i)) for i in range(cases.case_count())]
+    lines = [cases.case_at(i) for i in range(cases.case_count())]
+    return [Line(line, *(ffi.string(text) for text in (line.name, line.call, line.torch, line.inputs))) for line in lines]
 
 
 def unary_ops():
@@ -154,18 +157,22 @@ def case_text(line, variant):
 
 def case_specs(line, variant, scale=1):
     """What each input of a list is: kind, range, shape."""
-    specs = (CaseInput * CASE_INPUTS)()
-    n = cases.case_inputs(C.byref(line), variant, scale, specs)
+    specs = ffi.new("case_input[]", CASE_INPUTS)
+    n = cases.case_inputs(line.pointer, variant, scale, specs)
     assert n >= 0, "inputs that cannot be read: " + case_text(line, variant)
-    return list(specs[:n])
+    return [ffi.new("case_input *", spec)[0] for spec in specs[0:n]]
 
 
 def case_inputs(context, line, variant, scale, dtype, seed, single):
     """The inputs as pointers, and which of them collect a gradient."""
-    specs, pointers = case_specs(line, variant, scale), (P * CASE_INPUTS)()
-    cases.case_build(context.pointer, (CaseInput * CASE_INPUTS)(*specs), len(specs), CaseBuildOpts(dtype, 0, seed, single), pointers)
+    specs, pointers = case_specs(line, variant, scale), ffi.new("ct_tensor *[]", CASE_INPUTS)
+    cases.case_build(context.pointer, specs, len(specs), dict(dtype=dtype, seed=seed, single=single), pointers)
     context.check()
     return pointers, [spec.kind in b"RD" for spec in specs]
+
+
+def case_run(context, line, pointers):
+    return cases.case_run(context.pointer, line.pointer, [*pointers, *[None] * (CASE_INPUTS - len(pointers))])
 
 
 # ---- comparing ----

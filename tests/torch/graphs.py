@@ -60,8 +60,7 @@ class Line:
 
     def ours(self, context, constants, x):
         inputs = self.inputs(x, lambda v: None if v is None else constants[id(v)])
-        pointers = (ct.P * ct.CASE_INPUTS)(*inputs)
-        return ct.cases.case_run(context.pointer, ct.C.byref(self.line), pointers)
+        return ct.case_run(context, self.line, inputs)
 
 
 # ---- random arguments of methods, for a value of shape s with a dim ----
@@ -128,7 +127,8 @@ KINKS = dict(relu=ONE, leaky_relu=ONE, abs=ONE, sign=ONE, maximum=TWO, minimum=T
              clamp=lambda x: torch.stack([x[0] - bound for bound in (-0.25, 0.75, 0)]),
              floor=lambda x: x[0] - x[0].round(),
              activated_linear=ONE, max=lambda x: gaps(x[0]), min=lambda x: gaps(x[0]),
-             topk=lambda x: gaps(x[0]))
+             topk=lambda x: gaps(x[0]),
+             normalize=lambda x: torch.cat([x[0].flatten(), gaps(x[0].abs())]))
 
 
 def kinked(call, x):
@@ -138,13 +138,13 @@ def kinked(call, x):
 
 def variants(line):
     """Its lists of inputs of which some are values of a graph."""
-    lists = [ct.case_specs(line, i) for i in range(ct.cases.case_variants(ct.C.byref(line)))]
+    lists = [ct.case_specs(line, i) for i in range(ct.cases.case_variants(line.pointer))]
     return [specs for specs in lists if any(spec.kind in b"RD" for spec in specs) and
             all(max(-spec.low, spec.high) <= LARGE for spec in specs)]
 
 
 def sizes(spec):
-    return list(spec.shape.dim[: spec.shape.ndim])
+    return list(spec.shape.dim[0 : spec.shape.ndim])
 
 
 def takes_any_shape(lists):
@@ -229,8 +229,11 @@ class Graph:
         return fitting[-1] if self.r.random() < 0.35 else self.r.choice(fitting)
 
     def method(self):
-        i = self.pick(lambda value: value.ndim and value.numel())
         name = self.r.choice(list(METHODS))
+        most = 7 if name == "unsqueeze" else 8  # dims
+        i = self.pick(lambda value: 0 < value.ndim <= most and value.numel())
+        if i is None:
+            return
         self.push(Method(name, *METHODS[name](self.r, list(self.values[i].shape))), [i])
 
     def line(self):

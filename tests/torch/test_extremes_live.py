@@ -74,7 +74,7 @@ RANGED = dict(bce_with_logits=1, kl_div=0, cross_entropy=1, linear_cross_entropy
 def draw(line, style, seed):
     """Values, layouts, and which collect a gradient."""
     r, generator = random.Random(seed), torch.Generator().manual_seed(seed)
-    lists = ct.cases.case_variants(ct.C.byref(line))
+    lists = ct.cases.case_variants(line.pointer)
     specs = ct.case_specs(line, r.randrange(lists))
     name = line.name.decode()
     ranged = RANGED.get(name, len(specs))
@@ -253,7 +253,7 @@ def ours(context, line, x, layouts, collects, cotangent):
               for v, way, wanted in zip(x, layouts, collects)]
     views = [None if v is None else way.view(leaf, v.shape)
              for v, way, leaf in zip(x, layouts, leaves)]
-    y = ct.cases.case_run(context.pointer, ct.C.byref(line), (ct.P * ct.CASE_INPUTS)(*views))
+    y = ct.case_run(context, line, views)
     answers = {"value": context.check(context.value(y))}
     if lib.ct_requires_grad(y):
         context.backward([y], [cotangent(answers["value"]).to(answers["value"].dtype)])

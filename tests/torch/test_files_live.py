@@ -24,18 +24,17 @@ def random_floats(*shape):
 
 
 def save_tensors(context, path, tensors, **opts):
-    names = [name.encode() for name in tensors]
-    named = (ct.Named * len(names))(*[ct.Named(n, context.tensor(t)) for n, t in zip(names, tensors.values())])
-    context.check(lib.ct_tensors_save(context.pointer, str(path).encode(), named, len(names), ct.SaveOpts(**opts)))
+    named = [ct.Named(name, context.tensor(t)) for name, t in tensors.items()]
+    context.check(lib.ct_tensors_save(context.pointer, str(path).encode(), named, len(named), ct.SaveOpts(**opts)))
 
 
 def read_all(context, path):
     file = context.check(lib.ct_safetensors_open(context.pointer, str(path).encode()))
-    entry, out, dtypes = ct.SafetensorsEntry(), {}, {}
-    while lib.ct_safetensors_next(file, ct.C.byref(entry)):
-        name = entry.name.decode()
+    entry, out, dtypes = ct.new("ct_safetensors_entry"), {}, {}
+    while lib.ct_safetensors_next(file, entry):
+        name = ct.ffi.string(entry.name).decode()
         out[name] = context.value(context.check(lib.ct_safetensors_read(file, entry.name)))
-        dtypes[name] = entry.dtype.decode()
+        dtypes[name] = ct.ffi.string(entry.dtype).decode()
     lib.ct_safetensors_close(file)
     return out, dtypes
 

@@ -11,7 +11,7 @@ import transformers
 import ct
 import test_models_live as models
 import tokenizers_of
-from ct import C, lib
+from ct import lib
 
 NAMES = ["llama", "llama 3", "gpt2", "gemma3", "qwen3", "mistral", "gpt_neox", "smollm3 windows"]
 
@@ -26,13 +26,10 @@ def batch_of(context, rows, left):
 
 
 def generate(context, lm, rows, left=True, **opts):
-    if "eos" in opts:
-        opts["eos"], opts["n_eos"] = (C.c_int64 * len(opts["eos"]))(*opts["eos"]), len(opts["eos"])
-        opts["eos"] = C.cast(opts["eos"], C.c_void_p)
     batch, _, _ = batch_of(context, rows, left)
     generator = context.check(lib.ct_generate_new(lm, batch, ct.GenerateOpts(**opts)))
     out, ids = [[] for _ in rows], numpy.zeros(len(rows), numpy.int64)
-    while lib.ct_generate_next(generator, ids.ctypes.data):
+    while lib.ct_generate_next(generator, ids):
         for row, id in zip(out, ids.tolist()):
             if id >= 0:
                 row.append(id)
@@ -98,10 +95,10 @@ def test_defaults_of_the_folder(context, tmp_path):
     (tmp_path / "generation_config.json").write_text(json.dumps(options))
     opts = lib.ct_lm_generate_opts(models.open_lm(context, tmp_path))
     assert (opts.sample.temperature, opts.sample.top_k, opts.sample.top_p, opts.repetition_penalty) == (0.6, 50, 0.9, 1.1)
-    assert opts.max_new == 3 and list((C.c_int64 * opts.n_eos).from_address(opts.eos)) == [7, 5]
+    assert opts.max_new == 3 and list(opts.eos[0 : opts.n_eos]) == [7, 5]
     (tmp_path / "generation_config.json").write_text(json.dumps({"temperature": 0.6, "eos_token_id": 9}))
     opts = lib.ct_lm_generate_opts(models.open_lm(context, tmp_path))
-    assert opts.sample.temperature == 0 and (C.c_int64 * 1).from_address(opts.eos)[0] == 9
+    assert opts.sample.temperature == 0 and opts.eos[0] == 9
     (tmp_path / "generation_config.json").write_text('{"top_k": "many"}')
     with pytest.raises(ct.Error, match='"top_k" is "many"'):
         models.open_lm(context, tmp_path)
@@ -145,8 +142,7 @@ def test_stop_texts(context, tmp_path):
     # A character of which the last token has only the first bytes is U+FFFD to tokenizers, and not yet a character to us.
     whole = next(text[i : i + 3] for i in range(20, len(text)) if "\ufffd" not in text[i : i + 3])
     for stop in whole.encode(), special:
-        texts = (C.c_char_p * 1)(stop)
-        got = generate(context, lm, rows, max_new=30, no_eos=True, sample=sample, seed=5, stop=C.cast(texts, C.c_void_p), n_stop=1, tokenizer=ours)
+        got = generate(context, lm, rows, max_new=30, no_eos=True, sample=sample, seed=5, stop=[stop], tokenizer=ours)
         assert stop == special or stop in tokenizer.decode(got[0]).encode()
         assert stop == special or stop not in tokenizer.decode(got[0][:-1]).encode()
         assert got[0] == free[0][: len(got[0])] and len(got[0]) < 30

@@ -87,10 +87,9 @@ class Ours:
                 inside[i] = self.recompute(i, inside, around) if nested else self.step(i, inside)
             return inside[result]
 
-        self.callbacks.append(ct.FN(run))
-        pointers = (ct.P * len(given))(*[values[j] for j in given])
-        function = ct.C.cast(self.callbacks[-1], ct.P)
-        return lib.ct_recompute(function, None, pointers, len(given))
+        self.callbacks.append(ct.ffi.callback("ct_fn", run))
+        pointers = [values[j] for j in given]
+        return lib.ct_recompute(self.callbacks[-1], None, pointers, len(given))
 
 
 def backward(context, outs, cotangents, r, retain_graph):
@@ -102,7 +101,7 @@ def backward(context, outs, cotangents, r, retain_graph):
         seeds.append(lib.ct_transpose(seed, 0, -1) if turned else seed)
     n = len(outs)
     options = ct.BackwardOpts(retain_graph=retain_graph)
-    assert context.check(lib.ct_backward_with((ct.P * n)(*outs), (ct.P * n)(*seeds), n, options))
+    assert context.check(lib.ct_backward_with(list(outs), list(seeds), n, options))
 
 
 def pytest_generate_tests(metafunc):

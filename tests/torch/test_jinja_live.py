@@ -1,7 +1,6 @@
 """Chat templates' expressions beside jinja2: random ones over random values, results and refusals; and the registries of both.
 
 JINJA_DRAWS=20000 compares more of them, JINJA_SEED=7 others."""
-import ctypes
 import json
 import os
 import random
@@ -12,16 +11,12 @@ import jinja2.ext
 import jinja2.sandbox
 import markupsafe
 
-BUILD = os.environ.get("BUILD", "build")
+import ct
+
 DRAWS, SEED = int(os.environ.get("JINJA_DRAWS", 3000)), int(os.environ.get("JINJA_SEED", 1))
 ROOM = 1 << 20
-probe = ctypes.CDLL(os.path.join(os.path.abspath(BUILD), "tests", "libtext.so"))
-probe.jinja_probe_render.restype = ctypes.c_int64
-probe.jinja_probe_render.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.c_char_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_int32), ctypes.c_int64,
-                                     ctypes.c_char_p, ctypes.c_int64]
-probe.jinja_probe_row.restype = ctypes.c_char_p
-probe.jinja_probe_row.argtypes = [ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(ctypes.c_char_p)]
-out, marks, error = ctypes.create_string_buffer(ROOM), (ctypes.c_int32 * ROOM)(), ctypes.create_string_buffer(4096)
+probe = ct.Library(ct.BUILD / "tests" / "libtext.so")
+out, marks, error = ct.room(ROOM), ct.ffi.new("int32_t[]", ROOM), ct.room(4096)
 
 # Words of what the language refuses by name, and of its bounds. jinja2 is then not asked: it may try to make a string of gigabytes.
 REFUSED = ("not run", "Python prints its address", "beyond 64 bits", "are run", "is run", "longer than", "more than")
@@ -42,7 +37,7 @@ def ours(template, variables):
     """The text, or None and the words of the error."""
     text = template.encode()
     n = probe.jinja_probe_render(text, len(text), json.dumps(variables).encode(), out, marks, ROOM, error, 4096)
-    return (None, error.value.decode(errors="replace")) if n < 0 else (out.raw[:n].decode(), "")
+    return (None, ct.ffi.string(error).decode(errors="replace")) if n < 0 else (ct.ffi.buffer(out)[:n].decode(), "")
 
 
 def theirs(template, variables):
@@ -360,13 +355,13 @@ def test_letters_keep_their_marks():
         n = probe.jinja_probe_render(text, len(text), json.dumps(variables).encode(), out, marks, ROOM, error, 4096)
         rendered += n >= 0
         at = 0
-        for c in out.raw[:max(n, 0)].decode():
+        for c in ct.ffi.buffer(out)[:max(n, 0)].decode():
             size = len(c.encode())
             of = set(marks[at:at + size])
             if c in "цщяЦЩЯ":
-                assert of == {-1}, (template, variables, out.raw[:n].decode(), at)
+                assert of == {-1}, (template, variables, ct.ffi.buffer(out)[:n].decode(), at)
             if c in "qwjQWJ" and "tojson(" not in template:   # its indents and separators have the mark of the container
-                assert of == {0}, (template, variables, out.raw[:n].decode(), at)
+                assert of == {0}, (template, variables, ct.ffi.buffer(out)[:n].decode(), at)
             at += size
     assert rendered > DRAWS / 2
 
@@ -375,9 +370,9 @@ def test_letters_keep_their_marks():
 
 def rows(table):
     """Each name of a table, and why it is refused or None."""
-    found, refused = {}, ctypes.c_char_p()
-    while name := probe.jinja_probe_row(table.encode(), len(found), ctypes.byref(refused)):
-        found[name.decode()] = refused.value and refused.value.decode()
+    found, refused = {}, ct.ffi.new("char **")
+    while name := probe.jinja_probe_row(table.encode(), len(found), refused):
+        found[name.decode()] = ct.ffi.string(refused[0]).decode() if refused[0] else None
     return found
 
 

@@ -10,13 +10,10 @@ import pytest
 import torch
 
 import ct
-from ct import C, lib
+from ct import lib
 
 sys.modules.setdefault("expecttest", types.SimpleNamespace(TestCase=unittest.TestCase))   # PyTorch's tests of itself need it, the inputs do not
 from torch.testing._internal.common_methods_invocations import op_db   # noqa: E402
-
-P = C.c_void_p
-
 
 class Absent(Exception):
     """The call has no option for what the sample wants."""
@@ -240,11 +237,11 @@ def attention(q, k, v, attn_mask=None, dropout_p=0.0, is_causal=False, scale=Non
 
 def cat(tensors, dim=0, **k):
     dim, = options(k, dim=dim)
-    return list(tensors), lambda c, *p: lib.ct_cat((P * len(p))(*p), len(p), dim)
+    return list(tensors), lambda c, *p: lib.ct_cat(list(p), len(p), dim)
 
 
 def stack(tensors, dim=0):
-    return list(tensors), lambda c, *p: lib.ct_stack((P * len(p))(*p), len(p), dim)
+    return list(tensors), lambda c, *p: lib.ct_stack(list(p), len(p), dim)
 
 
 def pieces(parts):
@@ -254,7 +251,7 @@ def pieces(parts):
         each = parts(x.shape[dim], n)
         def call(c, p):
             count = max(1, -(-x.shape[dim] // each)) if each else 1
-            out = (P * count)()
+            out = ct.ffi.new("ct_tensor *[]", count)
             lib.ct_split(p, each, dim, out, count)
             return list(out)
         return [x], call
@@ -348,6 +345,7 @@ OPS |= {"square": unary("pow", 2.0), "rsqrt": unary("pow", -0.5), "reciprocal": 
         "nn.functional.leaky_relu": lambda x, negative_slope=0.01: ([x], lambda c, p: lib.ct_leaky_relu(p, float(negative_slope))),
         "clamp": clamp, "clamp_min": lambda x, m: clamp(x, m), "clamp_max": lambda x, m: clamp(x, None, m), "where": where, "masked_fill": masked_fill,
         "logical_and": logical("logical_and"), "logical_or": logical("logical_or"), "logical_not": logical("logical_not")}
+OPS |= {"nn.functional.normalize": lambda x, p=2.0, dim=1, eps=1e-12: ([x], lambda c, q: lib.ct_normalize(q, float(p), dim, eps))}
 OPS |= {"einsum": einsum, "nn.functional.linear": linear, "nn.functional.layer_norm": layer_norm, "nn.functional.rms_norm": rms_norm, "nn.functional.embedding": embedding,
         "nn.functional.scaled_dot_product_attention": attention, "nn.functional.mse_loss": mse_loss, "nn.functional.cross_entropy": cross_entropy,
         "nn.functional.binary_cross_entropy_with_logits": loss("bce_with_logits", "BceOpts", pos_weight=None),

@@ -13,7 +13,7 @@ SEEDS = (1, 2, 3)
 def walk():
     for index, line in enumerate(ct.case_lines()):
         if line.torch != b"NONE":
-            for variant in range(ct.cases.case_variants(ct.C.byref(line))):
+            for variant in range(ct.cases.case_variants(line.pointer)):
                 yield pytest.param(index, variant, id=f"{line.name.decode()}-{index}-{ct.case_text(line, variant)}")
 
 
@@ -49,7 +49,7 @@ def compare(context, index, variant, dtype, seed, scale):
     line = ct.case_lines()[index]
     name = line.name.decode()
     pointers, collects = ct.case_inputs(context, line, variant, scale, ct.DTYPES.index(dtype), seed, dtype == torch.float32)
-    y = ct.cases.case_run(context.pointer, ct.C.byref(line), pointers)
+    y = ct.case_run(context, line, pointers)
     try:
         context.check()
     except ct.Error:

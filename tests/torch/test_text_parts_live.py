@@ -13,8 +13,7 @@ import ct
 import unigrams_of
 
 TEXTS = int(os.environ.get("TEXT_DRAWS", 300))   # for each normalizer
-probe = ct.C.CDLL(os.environ.get("TEXT_PROBE") or str(ct.BUILD / "tests" / "libtext.so"))
-ct.functions(probe, ct.ROOT / "tests" / "text" / "text_probe.h")
+probe = ct.Library(os.environ.get("TEXT_PROBE") or ct.BUILD / "tests" / "libtext.so")
 EACH = tokenizers.Regex(r"[\s\S]")
 
 
@@ -53,9 +52,9 @@ PARTS = PLAIN + [bert(clean_text=True, lowercase=True), bert(handle_chinese_char
 
 class Ours:
     def __init__(self, normalizer):
-        message = ct.C.create_string_buffer(1000)
+        message = ct.room(1000)
         self.pointer = probe.text_probe_open(json.dumps(normalizer).encode(), message, 1000)
-        self.message = message.value.decode()
+        self.message = ct.ffi.string(message).decode()
 
     def close(self):
         probe.text_probe_close(self.pointer)
@@ -64,11 +63,11 @@ class Ours:
         """[(character, begin, end)], the places being bytes of the text."""
         base, data = len(before.encode()), (before + text + before).encode()
         size, room = len(text.encode()), 64 + 40 * len(data)
-        out, places = ct.C.create_string_buffer(room), (ct.L * (2 * room))()
+        out, places = ct.room(room), ct.ffi.new("int64_t[]", 2 * room)
         n = probe.text_probe_normalize(self.pointer, data, base, size, out, places, room)
         assert 0 <= n <= room
         found, at = [], 0
-        for c in out.raw[:n].decode():
+        for c in ct.ffi.buffer(out)[:n].decode():
             length = len(c.encode())
             ranges = {(places[2 * i] - base, places[2 * i + 1] - base) for i in range(at, at + length)}
             assert len(ranges) == 1

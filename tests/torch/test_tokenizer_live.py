@@ -12,7 +12,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 import tokenizers_of
 import unigrams_of
-from ct import C, BatchOpts, DecodeState, EncodeOpts, lib
+import ct
+from ct import BatchOpts, EncodeOpts, ffi, lib
 from texts import Texts
 
 STRINGS = int(os.environ.get("TOKENIZER_STRINGS", 20000))
@@ -47,25 +48,25 @@ class Ours:
     def __init__(self, context, path):
         self.pointer = context.check(lib.ct_tokenizer_open(context.pointer, str(path).encode()))
         self.room = lib.ct_token_room(self.pointer)
-        self.one = C.create_string_buffer(self.room)
-        self.ids, self.offsets, self.text = numpy.zeros(1 << 16, numpy.int64), numpy.zeros(1 << 17, numpy.int64), C.create_string_buffer(1 << 18)
+        self.one = ct.room(self.room)
+        self.ids, self.offsets, self.text = numpy.zeros(1 << 16, numpy.int64), numpy.zeros(1 << 17, numpy.int64), ct.room(1 << 18)
 
     def encode(self, raw, **opts):
-        n = lib.ct_encode(self.pointer, raw, len(raw), EncodeOpts(**opts), self.ids.ctypes.data, self.offsets.ctypes.data, len(self.ids))
+        n = lib.ct_encode(self.pointer, raw, len(raw), EncodeOpts(**opts), self.ids, self.offsets, len(self.ids))
         assert 0 <= n <= len(self.ids), n
         return self.ids[:n].copy(), self.offsets[: 2 * n].reshape(n, 2).copy()
 
     def decode(self, ids, keep_special):
-        n = lib.ct_decode(self.pointer, ids.ctypes.data, len(ids), keep_special, self.text, len(self.text))
+        n = lib.ct_decode(self.pointer, ids, len(ids), keep_special, self.text, len(self.text))
         assert 0 <= n < len(self.text) and self.text[n] == b"\0"
-        return self.text.raw[:n]
+        return ffi.buffer(self.text)[:n]
 
     def stream(self, ids, keep_special):
-        state, pieces = DecodeState(keep_special=keep_special), []
+        state, pieces = ct.new("ct_decode_state", keep_special=keep_special), []
         for id in [*ids.tolist(), -1]:
-            n = lib.ct_decode_next(self.pointer, C.addressof(state), id, self.one, self.room)
+            n = lib.ct_decode_next(self.pointer, state, id, self.one, self.room)
             assert 0 <= n < self.room
-            pieces.append(self.one.raw[:n])
+            pieces.append(ffi.buffer(self.one)[:n])
             pieces[-1].decode()   # whole characters
         return b"".join(pieces)
 
@@ -294,7 +295,7 @@ def test_batches_of_pairs(context, tmp_path, kind, template):
     for _ in range(200):
         n, most, left, bare, pairs = draw.choice([1, 3]), draw.choice([0, 0, 5, 8, 20]), draw.random() < 0.5, draw.random() < 0.3, draw.random() < 0.7
         rows = [(texts.text().replace(b"\0", b""), texts.text().replace(b"\0", b"")) for _ in range(n)]
-        firsts, seconds = ((C.c_char_p * n)(*side) for side in zip(*rows))
+        firsts, seconds = zip(*rows)
         theirs.no_truncation()
         theirs.enable_padding(direction="left" if left else "right", pad_id=7, pad_type_id=0)
         if most:

@@ -8,7 +8,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 import ct
 import tokenizers_of
-from ct import C, TokenizerOpts, lib
+from ct import TokenizerOpts, lib
 from texts import Texts
 
 SPLITS = [None, tokenizers_of.LLAMA3, tokenizers_of.QWEN2, ""]   # ct_tokenizer_split: GPT-2's, ..., none
@@ -22,11 +22,8 @@ def splitter(split):
 
 
 def ours_of(context, paths, **opts):
-    special = opts.pop("special", [])
-    texts = (C.c_char_p * max(1, len(special)))(*[s.encode() for s in special])
-    files = (C.c_char_p * len(paths))(*[str(p).encode() for p in paths])
-    opts = TokenizerOpts(special=C.cast(texts, C.c_void_p), n_special=len(special), **opts)
-    return context.check(lib.ct_tokenizer_train(context.pointer, files, len(paths), opts))
+    opts = TokenizerOpts(special=opts.pop("special", []), **opts)
+    return context.check(lib.ct_tokenizer_train(context.pointer, list(paths), len(paths), opts))
 
 
 def theirs_of(paths, split, vocab_size, special=(), min_frequency=0):

@@ -21,9 +21,10 @@ def corpus():
 
 def bpe(tokenizer, size=2500, special=(), **options):
     alphabet = pre_tokenizers.ByteLevel.alphabet() if options.pop("bytes", True) else []
+    texts = options.pop("texts", None) or corpus()
     trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=list(special), show_progress=False,
                                   initial_alphabet=alphabet, **options)
-    tokenizer.train_from_iterator(corpus(), trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
 
 
@@ -52,11 +53,11 @@ def split_bytes(regex):
                                     pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
 
-def llama3():
+def llama3(texts=None):
     t = Tokenizer(models.BPE(ignore_merges=True))
     t.pre_tokenizer = split_bytes(LLAMA3)
     t.decoder = decoders.ByteLevel()
-    bpe(t)
+    bpe(t, texts=texts)
     names = ["<|begin_of_text|>", "<|end_of_text|>"] + [f"<|reserved_special_token_{i}|>" for i in range(250)]
     t.add_special_tokens(names + ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"])
     bos = t.token_to_id("<|begin_of_text|>")

@@ -73,13 +73,12 @@ mpi-install: mpi \
 	$(STRIP) -S "$(TO_LIB)/$(notdir $(MPI_STATIC))" "$(TO_LIB)/$(MPI_SHARED)"
 	ln -sf $(MPI_SHARED) "$(TO_LIB)/$(MPI_SONAME)"
 	ln -sf $(MPI_SONAME) "$(TO_LIB)/libcotangent_mpi.so"
-	@printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$${prefix}/include' '' 'Name: cotangent_mpi' \
-	    'Description: ranks of MPI for cotangent' 'Version: $(VERSION)' 'Requires: cotangent = $(VERSION)' \
-	    'Cflags: -I"$${includedir}"' 'Libs: -L"$${libdir}" -lcotangent_mpi$(RPATH)' 'Libs.private: $(mpi_libs) $(LIBS)' \
-	    > "$(TO_LIB)/pkgconfig/cotangent_mpi.pc"
-	@chmod 644 "$(TO_LIB)/pkgconfig/cotangent_mpi.pc"
+	@$(call configured,pkgconfig/cotangent_mpi.pc,'LIBS=$(mpi_libs) $(LIBS)')
+	@! command -v $(PYTHON3) >/dev/null || { $(PYTHON3) docs/make_man $(MPI)/man $(MPI_AT)/include/cotangent/*.h && \
+	    install -d "$(TO_MAN)/man3" && install -m 644 $(MPI)/man/man3/* "$(TO_MAN)/man3"; }
 mpi-uninstall: ## remove what mpi-install put there
 	@$(absolute)cd "$(TO_INCLUDE)" 2>/dev/null && rm -f $(MPI_HEADERS) || true
+	@cd "$(TO_MAN)/man3" 2>/dev/null && rm -f cotangent-mpi.3 ct_mpi_comm.3 || true
 	@cd "$(TO_LIB)" 2>/dev/null && rm -f $(notdir $(MPI_STATIC)) $(MPI_SHARED) \
 	    $(MPI_SONAME) libcotangent_mpi.so pkgconfig/cotangent_mpi.pc || true
 
