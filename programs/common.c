@@ -29,7 +29,14 @@ void speak_as(int rank, int ranks) {
         fail(EXIT_FAILED, "cannot open /dev/null: %s", strerror(errno));
 }
 
+/* A program that fails ends with what it holds, which is no leak. LeakSanitizer asks for this at
+ * the exit, because the pointers of functions that do not return may stand nowhere any more. */
+static bool failed;
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void) { return failed; }
+
 _Noreturn void fail(int exit_code, const char *format, ...) {
+    failed = true;
     va_list args;
     va_start(args, format);
     say(format, args);

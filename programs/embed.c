@@ -174,13 +174,12 @@ static int embed_file(char *path) {
     return 0;
 }
 
-/* The name of the file of vectors beside a file of texts. */
+/* The path of the file of vectors beside a file of texts. */
 static const char *npy_beside(const char *path) {
-    const size_t size = strlen(path) + 5;
-    char *name = malloc(size); /* for the whole run */
-    if (!name) fail(EXIT_FAILED, "out of memory");
-    snprintf(name, size, "%s.npy", path);
-    return name;
+    char name[1024];
+    if (snprintf(name, sizeof name, "%s.npy", path) >= (int)sizeof name)
+        fail(EXIT_USAGE, "the path %s is too long", path);
+    return output_path(NULL, name);
 }
 
 int main(int argc, char **argv) {
@@ -218,8 +217,8 @@ int main(int argc, char **argv) {
     if (read_flags(argc, argv, flags, sizeof flags / sizeof *flags, usage) != 2)
         fail_usage("a folder of a model and a file of texts are needed");
     input_paths(1, argv + 2);
-    if (!option.search && !option.out) option.out = npy_beside(argv[2]);
     if (option.out) option.out = output_path(NULL, option.out);
+    else if (!option.search) option.out = npy_beside(argv[2]);
     context = ct_context_new((ct_context_opts){.threads = (int)option.threads});
     check(context, EXIT_USAGE);
     open_all(argv[1]);
