@@ -79,6 +79,9 @@ typedef struct {
  * bool. */
 bool cti_file_tensor_fits(cti_file_dtype from, ct_dtype to);
 
+/* Whether elements of the file's dtype have the bytes that elements of `dtype` have in memory. */
+bool cti_file_dtype_is_memory(cti_file_dtype file, ct_dtype dtype);
+
 /* Reads elements [first, first + count) of a tensor into elements [at, at + count) of a row-major
  * tensor whose dtype fits. Elements are counted in the order of the parameter, as .grid has it. A
  * value that the tensor's float dtype does not have is rounded to nearest, once; a U64 beyond i64

@@ -93,6 +93,14 @@ bool cti_file_tensor_fits(cti_file_dtype from, ct_dtype to) {
     return false;
 }
 
+bool cti_file_dtype_is_memory(cti_file_dtype file, ct_dtype dtype) {
+    const uint16_t one = 1;
+    unsigned char low;
+    memcpy(&low, &one, 1);
+    return (low == 1 || cti_dtype_size(dtype) == 1) && !cti_is_blocks(dtype) &&
+           !strcmp(cti_file_dtype_name(file), cti_dtype_table[dtype].file);
+}
+
 static inline uint64_t little_endian_read(const unsigned char *byte, int size) {
     uint64_t bits = 0;
     for (int i = 0; i < size; i++) bits |= (uint64_t)byte[i] << 8 * i;
@@ -244,6 +252,9 @@ enum {
 typedef struct {
     const cti_file_tensor *from;
     ct_tensor *to;
+    /* whether the file has the bytes of the tensor: they are read into it, without the chunk.
+     * The bytes of a bool are not, as each is checked */
+    bool copies;
     unsigned char *chunk; /* bytes of the file */
     float *widened;       /* [BLOCK_CHUNK] if from is blocks */
     float *rounded;       /* [BLOCK_CHUNK] what is rounded, if `to` is of blocks */
@@ -309,6 +320,9 @@ static bool run_read(const values_reading *r, int64_t first, int64_t count, int6
                        "%s: %s: tensor \"%s\": elements %lld to %lld are not whole blocks of %s",
                        from->file->op, from->file->path, NAME(from->name), (long long)first,
                        (long long)(first + count), cti_file_dtype_name(from->dtype));
+    if (r->copies)
+        return cti_file_read(from->file, from->data + from->begin + first * size,
+                             r->to->data + at * size, (size_t)(count * size));
     for (int64_t done = 0, n; done < count; done += n) {
         n = cti_min(count - done, step);
         const int64_t i = first + done;
@@ -361,6 +375,9 @@ bool cti_file_tensor_read(const cti_file_tensor *from, int64_t first, int64_t co
     ct_context *context = from->file->context;
     CTI_ASSERT(cti_file_tensor_fits(from->dtype, to->dtype));
     values_reading r = {.from = from, .to = to, .blocks = block_find(from->dtype, &r.block)};
+    r.copies = to->dtype != CT_BOOL && from->offset == 0 &&
+               cti_file_dtype_is_memory(from->dtype, to->dtype);
+    if (r.copies) return runs_read(&r, first, count, at);
     r.chunk = cti_take(context, VALUES_CHUNK);
     if (r.blocks && r.chunk) r.widened = cti_take(context, BLOCK_CHUNK * sizeof(float));
     const bool rounds = cti_is_blocks(to->dtype);

@@ -209,13 +209,6 @@ static void header_write(cti_writer *out, const ct_named *named, int64_t n, ct_s
 
 /* ---- the data ---- */
 
-static bool little_endian(void) {
-    const uint16_t one = 1;
-    unsigned char low;
-    memcpy(&low, &one, 1);
-    return low == 1;
-}
-
 /* Copies elements [first, first + n) of a tensor, in row-major order, into out; of blocks as f32.
  */
 static void elements_gather(const ct_tensor *tensor, int64_t first, int64_t n, char *out) {
@@ -339,8 +332,7 @@ static bool tensor_write(const cti_file_new *file, const ct_tensor *tensor, ct_f
     const cti_file_dtype to = stored_as(tensor->dtype, floats);
     const size_t size = cti_dtype_size(tensor->dtype);
     if (tensor->numel == 0) return true;
-    if (tensor->contiguous && to == stored_as(tensor->dtype, CT_FILE_SAME) &&
-        (size == 1 || little_endian()))
+    if (tensor->contiguous && cti_file_dtype_is_memory(to, tensor->dtype))
         return cti_file_new_write(file, tensor->data, (size_t)tensor->numel * size);
     return converted_write(file, tensor, to);
 }

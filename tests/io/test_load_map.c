@@ -128,6 +128,28 @@ START_TEST(transposed) {
 }
 END_TEST
 
+/* Rows from any place of a tensor to any place of a parameter, of the file's dtype and of another.
+ */
+START_TEST(rows_of_a_tensor) {
+    enum { ROWS = 9, COLS = 5 };
+    ct_tensor *t = random_of(CT_SHAPE(ROWS, COLS));
+    for (int half = 0; half < 2; half++) {
+        const char *path =
+            save(NAMED({"all", t}), (ct_save_opts){.floats = half ? CT_FILE_BF16 : CT_FILE_SAME});
+        ct_safetensors *file = ct_safetensors_open(context, path);
+        ct_tensor *all = ct_safetensors_read(file, "all");
+        ct_module *m = with("turned", CT_SHAPE(ROWS, COLS));
+        ck_assert_msg(load(m, path,
+                           MAP(AS("turned", "all", .param_start = 7, .rows = 2),
+                               AS("turned", "all", .file_start = 2, .rows = 7))),
+                      "%s", ct_error_message(context));
+        ck_equal(ct_narrow(ct_module_get(m, "turned"), 0, 7, 2), ct_narrow(all, 0, 0, 2));
+        ck_equal(ct_narrow(ct_module_get(m, "turned"), 0, 0, 7), ct_narrow(all, 0, 2, 7));
+        ct_safetensors_close(file);
+    }
+}
+END_TEST
+
 START_TEST(prefix_and_other_names) {
     ct_tensor *w = random_of(CT_SHAPE(3)), *s = random_of(CT_SCALAR),
               *none = random_of(CT_SHAPE(0, 3));
@@ -336,7 +358,7 @@ END_TEST
 
 int main(void) {
     return run_tests("load map", setup, teardown,
-                     TESTS(TEST(pieces_fill_a_parameter), TEST(transposed),
+                     TESTS(TEST(pieces_fill_a_parameter), TEST(transposed), TEST(rows_of_a_tensor),
                            TEST(prefix_and_other_names), TEST(map_refuses), TEST(taken_twice),
                            TEST(the_report), TEST(a_part_that_fits_nothing), TEST(without_copies)));
 }
