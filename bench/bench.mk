@@ -35,8 +35,8 @@ bench: $(BENCH) \
 	    { echo "make bench needs python3. Without it, try: echo 10 | $(BUILD)/bench/rows toy"; exit 1; }
 	@BUILD=$(BUILD) bench/run
 
-losses: $(BUILD)/char_lm \
-    ## what rounding does to learning: char_lm in f32 and bf16, three seeds each: TEXT=FILE JOBS=2; see bench/losses
+losses: $(BUILD)/char_lm $(BUILD)/finetune \
+    ## what rounding does to learning: char_lm in f32 and bf16, three seeds each: TEXT=FILE JOBS=2; or MODEL=FOLDER; see bench/losses
 	@BUILD=$(BUILD) TEXT="$(TEXT)" bench/losses
 
 gradcheck-plot: $(BUILD)/bench/gradcheck_eps ## docs/gradcheck_eps.svg: the error of differences by the step
