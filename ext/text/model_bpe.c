@@ -2,6 +2,7 @@
 #include <cotangent/autograd.h>
 #include <string.h>
 
+#include "../../src/core/memory.h"
 #include "bpe.h"
 #include "byte_alphabet.h"
 #include "utf8.h"
@@ -248,6 +249,75 @@ static bool bpe_rank_bytes(const cti_reading *r, cti_bpe *m) {
     return m->byte_rank != NULL;
 }
 
+/* ---- tokens whose text is known to become one token ---- */
+
+/* If all symbols are bytes, the merges alone prove of most tokens that their text becomes one
+ * token. Of a byte `last` is 0; of another proven token it is the rank of its last merge + 1, which
+ * is above `last` of its two parts. So its merges happen in the order of ranks.
+ *
+ * Let a and b be proven, and a merge of a higher rank make c of them. In the text of c both are
+ * merged as each alone, unless a pair across the border between them is merged before. The pairs
+ * that stand there are found from (a, b) backwards. Of the two tokens at the border the one that
+ * was made last is taken apart: its last merge ended the pair that stood there before. That pair
+ * must have no merge, or one of a higher rank than the merge that ended it. Of two tokens with the
+ * same last merge the right one is made last, because equal ranks are merged from the left. */
+typedef struct {
+    const cti_bpe *bpe;
+    uint32_t *last; /* [the vocabulary's size] UNPROVEN: the token is to be merged */
+    struct bpe_pair {
+        int32_t left, right;
+    } *pair; /* [ranks] of a merge; CTI_NO_ID: the pair has another rank */
+    size_t ranks;
+} bpe_proof;
+#define UNPROVEN UINT32_MAX
+
+/* Whether no pair across the border of two proven tokens is merged before them. */
+static bool proof_border(const bpe_proof *p, int32_t left, int32_t right) {
+    while (p->last[left] || p->last[right]) {
+        const bool of_right = p->last[right] >= p->last[left];
+        const uint32_t rank = p->last[of_right ? right : left] - 1;
+        if (of_right) right = p->pair[rank].left;
+        else left = p->pair[rank].right;
+        if (cti_merge_rank(p->bpe, left, right) <= rank) return false;
+    }
+    return true;
+}
+
+/* Sets p->last. A merge is looked at when those of its parts have been. */
+static void proof_run(const bpe_proof *p, int64_t tokens) {
+    const cti_bpe *m = p->bpe;
+    for (int64_t id = 0; id < tokens; id++) p->last[id] = UNPROVEN;
+    for (size_t rank = 0; rank < p->ranks; rank++) p->pair[rank].left = CTI_NO_ID;
+    for (int b = 0; b < 256; b++) p->last[m->byte[0][b]] = 0;
+    for (size_t i = 0; i < m->merges; i++) {
+        const cti_merge_slot *slot = &m->merge[i];
+        if (slot->rank != CTI_NO_RANK)
+            p->pair[slot->rank] = (struct bpe_pair){slot->left, slot->right};
+    }
+    for (uint32_t rank = 0; rank < p->ranks; rank++) {
+        const struct bpe_pair pair = p->pair[rank];
+        if (pair.left != CTI_NO_ID && p->last[pair.left] != UNPROVEN &&
+            p->last[pair.right] != UNPROVEN && proof_border(p, pair.left, pair.right))
+            p->last[m->made[rank]] = rank + 1;
+    }
+}
+
+/* Sets p->last, which stays NULL if symbols are not bytes, or merges are ignored. Returns false
+ * after an error. */
+static bool bpe_prove(const cti_reading *r, const cti_vocabulary *v, bpe_proof *p) {
+    if (!p->bpe->exact || !p->bpe->regular || p->bpe->ignore_merges) return true;
+    p->ranks = p->bpe->merges / 2; /* at most half of the slots are taken */
+    p->last = cti_take_any(r->context, cti_bytes(v->size, sizeof *p->last));
+    if (p->last) p->pair = cti_take_any(r->context, p->ranks * sizeof *p->pair);
+    if (p->pair) proof_run(p, v->size);
+    return p->pair != NULL;
+}
+
+static void proof_end(const cti_reading *r, const cti_vocabulary *v, const bpe_proof *p) {
+    cti_give_any(r->context, p->last, cti_bytes(v->size, sizeof *p->last));
+    cti_give_any(r->context, p->pair, p->ranks * sizeof *p->pair);
+}
+
 /* ---- pieces that are one token ---- */
 
 static bool bpe_put_whole(const cti_reading *r, cti_bpe *m, cti_text piece, int32_t id) {
@@ -263,10 +333,10 @@ static bool bpe_put_whole(const cti_reading *r, cti_bpe *m, cti_text piece, int3
     return true;
 }
 
-/* Puts the text of a token into the table if a piece of this text becomes one token. `room` has
- * space for the longest text. */
+/* Puts the text of a token into the table if a piece of this text becomes one token, which may be
+ * known. `room` has space for the longest text. */
 static bool bpe_try_whole(const cti_reading *r, cti_bpe *m, cti_bpe_work *work, cti_text text,
-                          int64_t id, char *room) {
+                          int64_t id, bool known, char *room) {
     const cti_text suffix = m->suffix;
     int32_t whole = (int32_t)id;
     if (!m->ignore_merges) {
@@ -277,7 +347,7 @@ static bool bpe_try_whole(const cti_reading *r, cti_bpe *m, cti_bpe_work *work, 
     }
     if (m->bytes) text = (cti_text){room, cti_alphabet_to_bytes(text, room)};
     if (!text.size || text.size == SIZE_MAX) return true;
-    if (!m->ignore_merges && !cti_bpe_is_whole(m, work, text.at, text.size, &whole)) {
+    if (!m->ignore_merges && !known && !cti_bpe_is_whole(m, work, text.at, text.size, &whole)) {
         ct_fail(r->context, CT_ERR_MEMORY, "tokenizer_open: %s: not enough memory", r->path);
         return false;
     }
@@ -293,9 +363,13 @@ static bool bpe_find_wholes(const cti_reading *r, const cti_vocabulary *v, cti_b
     if (!room || !m->whole || !cti_byte_map_new(r->arena, longer, &m->long_whole)) return false;
     memset(m->whole, 0, m->wholes * sizeof *m->whole);
     cti_bpe_work work = {0};
-    bool good = true;
-    for (int64_t id = 0; id < v->size && good; id++)
-        if (v->text[id].at) good = bpe_try_whole(r, m, &work, v->text[id], id, room);
+    bpe_proof proof = {.bpe = m};
+    bool good = bpe_prove(r, v, &proof);
+    for (int64_t id = 0; id < v->size && good; id++) {
+        const bool known = proof.last && proof.last[id] != UNPROVEN;
+        if (v->text[id].at) good = bpe_try_whole(r, m, &work, v->text[id], id, known, room);
+    }
+    proof_end(r, v, &proof);
     cti_bpe_work_end(&work);
     return good;
 }

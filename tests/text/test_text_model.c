@@ -1,6 +1,6 @@
 /* Models of tokenizers: ids and places of tokens from the tokenizers package 0.23.3; merges
  * against a plain search. */
-#include "text_model_check.h"
+#include "random_merges.h"
 
 enum { ROOM = 4096 };
 
@@ -394,112 +394,64 @@ END_TEST
 
 /* ---- merges against a plain search ---- */
 
-static uint32_t state;
-static uint32_t below(uint32_t n) {
-    state = state * 1664525u + 1013904223u;
-    return (uint32_t)((uint64_t)state * n >> 32);
-}
-
-enum { MOST_TOKENS = 400, MOST_MERGES = 1200, LONGEST = 300 };
-static char token[MOST_TOKENS][16];
-static int n_tokens, merge[MOST_MERGES][3], n_merges;
-
-static int token_of(const char *text, size_t size) {
-    for (int i = 0; i < n_tokens; i++)
-        if (strlen(token[i]) == size && !memcmp(token[i], text, size)) return i;
-    memcpy(token[n_tokens], text, size);
-    token[n_tokens][size] = 0;
-    return n_tokens++;
-}
-
-/* Makes a vocabulary of random texts over `letters` letters, all their parts, and merges of all
- * pairs of tokens that join to a token, in random order. With many letters it has few texts, so
- * that there are letters that no merge joins. */
-static void make_merges(uint32_t letters, size_t longest) {
-    n_tokens = n_merges = 0;
-    for (uint32_t i = 0; i < letters; i++) token_of(&"abcdefgh"[i], 1);
-    for (uint32_t i = 0; i < 400 && (uint32_t)n_tokens < 150 / letters + letters; i++) {
-        char text[16];
-        const size_t size = 2 + below((uint32_t)longest - 1);
-        for (size_t k = 0; k < size; k++) text[k] = "abcdefgh"[below(letters)];
-        for (size_t n = 2; n <= size; n++) token_of(text, n);
-    }
-    for (int t = 0; t < n_tokens; t++) {
-        const size_t size = strlen(token[t]);
-        for (size_t n = 1; n < size; n++) {
-            const int before = n_tokens, left = token_of(token[t], n),
-                      right = token_of(token[t] + n, size - n);
-            if (n_tokens > before) n_tokens = before; /* the right part is no token */
-            else if (n_merges < MOST_MERGES) memcpy(merge[n_merges++], (int[]){left, right, t}, 12);
-        }
-    }
-    for (int i = n_merges - 1; i > 0; i--) {
-        const uint32_t j = below((uint32_t)i + 1);
-        int kept[3];
-        memcpy(kept, merge[i], sizeof kept);
-        memcpy(merge[i], merge[j], sizeof kept);
-        memcpy(merge[j], kept, sizeof kept);
+static void ck_merged(const char *piece, size_t size) {
+    static tokens got;
+    int id[LONGEST];
+    encode(piece, size, &got);
+    const size_t n = plain_merge(piece, size, id);
+    ck_assert(got.good);
+    ck_assert_int_eq(got.count, (int64_t)n);
+    size_t place = 3;
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_int_eq(got.ids[i], id[i]);
+        ck_assert_int_eq(got.places[2 * i], (int64_t)place);
+        place += strlen(token[id[i]]);
+        ck_assert_int_eq(got.places[2 * i + 1], (int64_t)place);
     }
 }
 
-static void open_merges(const char *extra) {
-    static char text[100000];
-    size_t at = (size_t)snprintf(text, sizeof text, "{'type': 'BPE', %s 'vocab': {", extra);
-    for (int i = 0; i < n_tokens; i++)
-        at +=
-            (size_t)snprintf(text + at, sizeof text - at, "%s'%s': %d", i ? ", " : "", token[i], i);
-    at += (size_t)snprintf(text + at, sizeof text - at, ", '?': %d}, 'merges': [", n_tokens);
-    for (int i = 0; i < n_merges; i++)
-        at += (size_t)snprintf(text + at, sizeof text - at, "%s'%s %s'", i ? ", " : "",
-                               token[merge[i][0]], token[merge[i][1]]);
-    at += (size_t)snprintf(text + at, sizeof text - at, "]}");
-    ck_assert_uint_lt(at, sizeof text);
-    ck_assert_msg(open_model(text, false), "%s", ct_error_message(context));
-}
-
-/* Merges a piece by looking for the first pair of the smallest rank. */
-static size_t plain_merge(const char *piece, size_t size, int *id) {
-    size_t n = size;
-    for (size_t i = 0; i < size; i++) id[i] = token_of(piece + i, 1);
-    for (;;) {
-        size_t best = n;
-        int rank = n_merges;
-        for (size_t i = 0; i + 1 < n; i++)
-            for (int m = 0; m < rank; m++)
-                if (merge[m][0] == id[i] && merge[m][1] == id[i + 1]) rank = m, best = i;
-        if (best == n) return n;
-        id[best] = merge[rank][2];
-        memmove(id + best + 1, id + best + 2, (--n - best - 1) * sizeof *id);
-    }
-}
-
+/* Symbols are characters, or bytes. The text of a token, which a model may know to be one token,
+ * is a piece too. */
 START_TEST(merges_are_in_order_of_rank) {
     static const char *const unknown[] = {"", "'unk_token': 'a',", "'unk_token': '?',"};
-    for (int round = 0; round < 24; round++) {
+    for (int round = 0; round < 48; round++) {
         const uint32_t letters = 1 + (uint32_t)round % 8;
         state = (uint32_t)round + 1;
-        make_merges(letters, 4 + (size_t)round % 9);
-        open_merges(unknown[round % 3]);
+        make_merges(letters, 4 + (size_t)round % 9, round % 16 >= 8);
+        open_merges(unknown[round % 3], _i);
+        for (int t = 0; t < n_tokens; t++) ck_merged(token[t], strlen(token[t]));
         for (int t = 0; t < 60; t++) {
-            static tokens got;
             char piece[LONGEST];
-            int id[LONGEST];
             const size_t size = 1 + below(t % 3 ? 30 : LONGEST);
             const uint32_t period = 1 + below(6);
             for (size_t i = 0; i < size; i++)
                 piece[i] = t % 2 && i >= period ? piece[i - period] : "abcdefgh"[below(letters)];
-            encode(piece, size, &got);
-            const size_t n = plain_merge(piece, size, id);
-            ck_assert(got.good);
-            ck_assert_int_eq(got.count, (int64_t)n);
-            size_t place = 3;
-            for (size_t i = 0; i < n; i++) {
-                ck_assert_int_eq(got.ids[i], id[i]);
-                ck_assert_int_eq(got.places[2 * i], (int64_t)place);
-                place += strlen(token[id[i]]);
-                ck_assert_int_eq(got.places[2 * i + 1], (int64_t)place);
-            }
+            ck_merged(piece, size);
         }
+    }
+}
+END_TEST
+
+/* Merges of tokens whose texts have an earlier merge across the border between the two: beside it,
+ * of the same rank, and in the second of two equal tokens. */
+START_TEST(a_merge_across_a_border_comes_first) {
+    static const char *const merges[][4][2] = {{{"b", "c"}, {"a", "b"}, {"ab", "c"}},
+                                               {{"a", "a"}, {"a", "aa"}},
+                                               {{"ab", "a"}, {"a", "b"}, {"ab", "ab"}},
+                                               {{"a", "b"}, {"b", "c"}, {"c", "d"}, {"ab", "cd"}},
+                                               {{"c", "d"}, {"b", "cd"}, {"a", "b"}, {"ab", "cd"}}};
+    for (size_t i = 0; i < sizeof merges / sizeof *merges; i++) {
+        n_tokens = n_merges = 0;
+        for (int k = 0; k < 4 && merges[i][k][0]; k++) {
+            char both[16];
+            const char *left = merges[i][k][0], *right = merges[i][k][1];
+            snprintf(both, sizeof both, "%s%s", left, right);
+            const int ids[] = {token_of(left, strlen(left)), token_of(right, strlen(right)),
+                               token_of(both, strlen(both))};
+            memcpy(merge[n_merges++], ids, sizeof ids);
+        }
+        open_merges("", _i);
+        for (int t = 0; t < n_tokens; t++) ck_merged(token[t], strlen(token[t]));
     }
 }
 END_TEST
@@ -522,9 +474,9 @@ START_TEST(a_long_piece_takes_no_square_of_its_length) {
     static char text[SIZE];
     static const char *const periods[] = {"a", "ab", "aab", "abcabb"};
     state = 7;
-    make_merges(3, 12);
+    make_merges(3, 12, false);
     for (int p = 0; p < 8; p++) {
-        open_merges(p < 4 ? "" : "'unk_token': 'a',"); /* with 4 to 7 not regular */
+        open_merges(p < 4 ? "" : "'unk_token': 'a',", false); /* with 4 to 7 not regular */
         const char *period = periods[p % 4];
         for (size_t i = 0; i < SIZE; i++) text[i] = period[i % strlen(period)];
         const cti_aligned aligned = {.at = text, .size = SIZE};
@@ -589,12 +541,12 @@ START_TEST(bytes_of_affixes_are_tokens) {
 END_TEST
 
 int main(void) {
-    return run_tests("text_model", start, stop,
-                     TESTS(LOOP(tokens_of_the_package, (int)(sizeof rows / sizeof *rows)),
-                           TEST(merges_are_in_order_of_rank),
-                           TEST(a_token_that_is_no_result_of_merges_is_not_found),
-                           TEST(a_long_piece_takes_no_square_of_its_length),
-                           TEST(a_sink_without_room_counts),
-                           TEST(an_unknown_token_that_is_no_token_is_an_error_of_the_piece),
-                           TEST(bytes_of_affixes_are_tokens)));
+    return run_tests(
+        "text_model", start, stop,
+        TESTS(LOOP(tokens_of_the_package, (int)(sizeof rows / sizeof *rows)),
+              LOOP(merges_are_in_order_of_rank, 2), LOOP(a_merge_across_a_border_comes_first, 2),
+              TEST(a_token_that_is_no_result_of_merges_is_not_found),
+              TEST(a_long_piece_takes_no_square_of_its_length), TEST(a_sink_without_room_counts),
+              TEST(an_unknown_token_that_is_no_token_is_an_error_of_the_piece),
+              TEST(bytes_of_affixes_are_tokens)));
 }
