@@ -22,16 +22,14 @@ _Static_assert((int)BF16_NR <= (int)CTI_GEMM_ROUNDED_NR, "src/gemm has so wide a
 
 static void bf16_pack_a(int64_t m, int64_t k, const void *a, int64_t row, int64_t col,
                         void *packed) {
-    const bf16_panels p = {
-        .width = BF16_MR, .layout = BF16_BY_PAIR, .unit = 2, .chunk = BF16_CHUNK};
-    bf16_pack_panels(&p, m, k, a, row, col, packed, (k + 1) / 2 * 2 * BF16_MR);
+    const bf16_panels p = {.width = BF16_MR, .layout = BF16_BY_PAIR, .unit = 2, .term_count = 1};
+    bf16_pack_panels(&p, m, k, a, row, col, packed);
 }
 
 static void bf16_pack_b(int64_t k, int64_t n, const void *b, int64_t row, int64_t col,
                         void *packed) {
-    const bf16_panels p = {
-        .width = BF16_NR, .layout = BF16_BY_PAIR, .unit = 2, .chunk = BF16_CHUNK};
-    bf16_pack_panels(&p, n, k, b, col, row, packed, (k + 1) / 2 * 2 * BF16_NR);
+    const bf16_panels p = {.width = BF16_NR, .layout = BF16_BY_PAIR, .unit = 2, .term_count = 1};
+    bf16_pack_panels(&p, n, k, b, col, row, packed);
 }
 
 static void bf16_store_tile(const cti_gemm_params *params, int64_t m, int64_t n, const float *sum,

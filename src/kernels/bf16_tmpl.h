@@ -15,7 +15,9 @@
  *    the two of one line side by side. vdpbf16ps and the B tiles of AMX read this layout.
  * 3. In BF16_BY_LINE a panel has, for each chunk of BF16_CHUNK k, all elements of the first line,
  *    then all of the second, and so on. The A tiles of AMX read this layout.
- * 4. K is padded with zeros to whole pairs or to whole chunks (`unit`). */
+ * 4. K is padded with zeros to whole pairs or to whole chunks (`unit`).
+ * 5. A panel of several terms has each chunk once for each of them, one behind the other, so its
+ *    unit is a chunk: every product of terms reads the same panel. */
 #ifndef CTI_KERNELS_BF16_TMPL_H
 #define CTI_KERNELS_BF16_TMPL_H
 
@@ -130,34 +132,32 @@ INLINE void bf16_transpose_pairs(__m512i x[16]) {
 
 /* ---- packing ---- */
 
-/* The format of the panels that a call packs. width, layout, unit and term are compile-time
- * constants. */
+/* The format of the panels that a call packs, all compile-time constants. */
 typedef struct {
     int width; /* the number of lines of a panel */
     bf16_layout layout;
     int unit;       /* K is padded to a multiple of this: 2 or BF16_CHUNK */
-    int term_index; /* the term of each element that is packed: see bf16_term */
-    int chunk;      /* a panel's next chunk begins chunk * width elements further */
+    int term_count; /* how many terms of each element are packed, 1 to 3: see bf16_term */
 } bf16_panels;
 
-/* Packs k numbers, k <= BF16_CHUNK, of n lines, n <= width, into one chunk of a panel. */
-INLINE void bf16_pack_chunk_plain(const bf16_panels *p, int64_t n, int64_t k, const float *x,
-                                  int64_t line, int64_t step, bf16_bits *packed) {
+/* Packs one term of k numbers, k <= BF16_CHUNK, of n lines, n <= width, into a chunk of a panel. */
+INLINE void bf16_pack_chunk_plain(const bf16_panels *p, const int term, int64_t n, int64_t k,
+                                  const float *x, int64_t line, int64_t step, bf16_bits *packed) {
     const int64_t padded = p->unit == 2 ? (k + 1) / 2 * 2 : BF16_CHUNK;
     for (int64_t i = 0; i < p->width; i++)
         for (int64_t j = 0; j < padded; j++) {
-            const bf16_bits value =
-                i < n && j < k ? bf16_term(x[i * line + j * step], p->term_index) : 0;
+            const bf16_bits value = i < n && j < k ? bf16_term(x[i * line + j * step], term) : 0;
             packed[p->layout == BF16_BY_LINE ? i * BF16_CHUNK + j
                                              : (j / 2 * p->width + i) * 2 + j % 2] = value;
         }
 }
 
 #if defined __AVX512BF16__
-/* Packs 16 lines of a panel, from line `first` on, or as many as are left. Either line or step is
- * 1. */
-INLINE void bf16_pack_16_lines(const bf16_panels *p, const int first, int64_t n, int64_t k,
-                               const float *x, int64_t line, int64_t step, bf16_bits *packed) {
+/* Packs one term of 16 lines of a panel, from line `first` on, or as many as are left. Either line
+ * or step is 1. */
+INLINE void bf16_pack_16_lines(const bf16_panels *p, const int term, const int first, int64_t n,
+                               int64_t k, const float *x, int64_t line, int64_t step,
+                               bf16_bits *packed) {
     const int count = p->width - first < 16 ? p->width - first : 16;
     const bool by_line = step == 1;
     __m512i block[16];
@@ -165,11 +165,11 @@ INLINE void bf16_pack_16_lines(const bf16_panels *p, const int first, int64_t n,
     for (int i = 0; i < 16; i++) {
         const float *at = by_line ? x + i * line : x + 2 * i * step;
         if (by_line)
-            block[i] = i < count && i < n ? bf16_pairs_of_line(at, k, p->term_index)
-                                          : _mm512_setzero_si512();
+            block[i] =
+                i < count && i < n ? bf16_pairs_of_line(at, k, term) : _mm512_setzero_si512();
         else
             block[i] = 2 * i < k ? bf16_pair_of_lines(at, 2 * i + 1 < k ? at + step : NULL,
-                                                      bf16_first_of_16(n), p->term_index)
+                                                      bf16_first_of_16(n), term)
                                  : _mm512_setzero_si512();
     }
     if (by_line == (p->layout == BF16_BY_PAIR)) bf16_transpose_pairs(block);
@@ -188,29 +188,42 @@ INLINE void bf16_pack_16_lines(const bf16_panels *p, const int first, int64_t n,
 }
 #endif
 
-INLINE void bf16_pack_chunk(const bf16_panels *p, int64_t n, int64_t k, const float *x,
-                            int64_t line, int64_t step, bf16_bits *packed) {
+INLINE void bf16_pack_chunk(const bf16_panels *p, const int term, int64_t n, int64_t k,
+                            const float *x, int64_t line, int64_t step, bf16_bits *packed) {
+    packed += term * BF16_CHUNK * p->width;
 #if defined __AVX512BF16__
     if (line == 1 || step == 1) {
         UNROLL
         for (int first = 0; first < p->width; first += 16)
-            bf16_pack_16_lines(p, first, n - first, k, x + first * line, line, step, packed);
+            bf16_pack_16_lines(p, term, first, n - first, k, x + first * line, line, step, packed);
         return;
     }
 #endif
-    bf16_pack_chunk_plain(p, n, k, x, line, step, packed);
+    bf16_pack_chunk_plain(p, term, n, k, x, line, step, packed);
 }
 
 #if defined __AVX512BF16__
+/* Packs one term of the pair (x[i], y[i]) of each line i in the mask `lines`, and zeros for the
+ * other lines in `written`. */
+INLINE void bf16_pack_pair(const bf16_panels *p, const int term, const __mmask16 written,
+                           __mmask16 lines, const float *x, const float *y, bf16_bits *packed) {
+    const __m512i pair = bf16_pair_of_lines(x, y, lines, term);
+    packed += term * BF16_CHUNK * p->width;
+    if (written == 0xFFFF) _mm512_storeu_si512(packed, pair);
+    else _mm512_mask_storeu_epi32(packed, written, pair);
+}
+
 /* Packs BF16_BY_PAIR a matrix in which line is 1: for each k the elements of all lines are one
  * dense row of the source. Each pair of rows is packed into all panels before the next pair, so the
  * source is read in order. */
 INLINE void bf16_pack_dense_lines(const bf16_panels *p, int64_t n, int64_t k, const float *x,
-                                  int64_t step, bf16_bits *packed, int64_t panel) {
+                                  int64_t step, bf16_bits *packed) {
     enum { AHEAD = 8 }; /* how many rows ahead is prefetched, like PREFETCH_K */
     const int64_t padded = (k + p->unit - 1) / p->unit * p->unit;
+    const int64_t panel = padded * p->term_count * p->width;
     for (int64_t j = 0; j < padded; j += 2, x += 2 * step) {
-        bf16_bits *to = packed + j / BF16_CHUNK * p->chunk * p->width + j % BF16_CHUNK * p->width;
+        bf16_bits *to =
+            packed + (j / BF16_CHUNK * p->term_count * BF16_CHUNK + j % BF16_CHUNK) * p->width;
         for (int64_t i = 0; i < n; i += p->width, to += panel) {
             UNROLL
             for (int first = 0; first < p->width; first += 16) {
@@ -220,49 +233,56 @@ INLINE void bf16_pack_dense_lines(const bf16_panels *p, int64_t n, int64_t k, co
                 const __mmask16 lines = j < k ? written & bf16_first_of_16(n - i - first) : 0;
                 __builtin_prefetch(at + AHEAD * step);
                 __builtin_prefetch(at + (AHEAD + 1) * step);
-                const __m512i pair =
-                    bf16_pair_of_lines(at, j + 1 < k ? at + step : NULL, lines, p->term_index);
-                if (count == 16) _mm512_storeu_si512(to + first * 2, pair);
-                else _mm512_mask_storeu_epi32(to + first * 2, written, pair);
+                const float *second = j + 1 < k ? at + step : NULL;
+                bf16_pack_pair(p, 0, written, lines, at, second, to + first * 2);
+                if (p->term_count > 1)
+                    bf16_pack_pair(p, 1, written, lines, at, second, to + first * 2);
+                if (p->term_count > 2)
+                    bf16_pack_pair(p, 2, written, lines, at, second, to + first * 2);
             }
         }
     }
 }
 #endif
 
-/* Packs n lines of k numbers into panels that are `panel` elements apart. */
+/* Packs n lines of k numbers into panels, one behind the other. */
 INLINE void bf16_pack_panels(const bf16_panels *p, int64_t n, int64_t k, const float *x,
-                             int64_t line, int64_t step, bf16_bits *packed, int64_t panel) {
+                             int64_t line, int64_t step, bf16_bits *packed) {
 #if defined __AVX512BF16__
     if (line == 1 && p->layout == BF16_BY_PAIR) {
-        bf16_pack_dense_lines(p, n, k, x, step, packed, panel);
+        bf16_pack_dense_lines(p, n, k, x, step, packed);
         return;
     }
 #endif
+    const int64_t panel = (k + p->unit - 1) / p->unit * p->unit * p->term_count * p->width;
     for (int64_t i = 0; i < n; i += p->width, packed += panel) {
         const int64_t lines = n - i < p->width ? n - i : p->width;
         bf16_bits *to = packed;
-        for (int64_t j = 0; j < k; j += BF16_CHUNK, to += p->chunk * p->width)
-            bf16_pack_chunk(p, lines, k - j < BF16_CHUNK ? k - j : BF16_CHUNK,
-                            x + i * line + j * step, line, step, to);
+        for (int64_t j = 0; j < k; j += BF16_CHUNK, to += p->term_count * BF16_CHUNK * p->width) {
+            const int64_t depth = k - j < BF16_CHUNK ? k - j : BF16_CHUNK;
+            const float *at = x + i * line + j * step;
+            bf16_pack_chunk(p, 0, lines, depth, at, line, step, to);
+            if (p->term_count > 1) bf16_pack_chunk(p, 1, lines, depth, at, line, step, to);
+            if (p->term_count > 2) bf16_pack_chunk(p, 2, lines, depth, at, line, step, to);
+        }
     }
 }
 
 /* ---- the end of a tile ---- */
 
 /* Writes C = base + alpha sum, rounded after the product and after the sum. Rows of sums are
- * `width` numbers apart. */
+ * `width` numbers apart, a multiple of LANES. */
 INLINE void bf16_store_sums(const cti_gemm_params *params, int64_t m, int64_t n, const float *sum,
                             const int width, const float *base, float *c) {
     const float alpha = (float)params->alpha;
     const int64_t col = params->col;
     for (int64_t i = 0; i < m; i++, sum += width, c += params->row) {
-        if (base && col == 1)
-            for (int64_t j = 0; j < n; j++) c[j] = base[j] + alpha * sum[j];
-        else if (base)
-            for (int64_t j = 0; j < n; j++) c[j * col] = base[j * col] + alpha * sum[j];
-        else
-            for (int64_t j = 0; j < n; j++) c[j * col] = alpha * sum[j];
+        for (int64_t j = 0; j < n && col == 1; j += LANES) {
+            const vec x = alpha * load_real(sum + j);
+            store_real_part(c + j, base ? load_real_part(base + j, n - j) + x : x, n - j);
+        }
+        for (int64_t j = 0; j < n && col != 1; j++)
+            c[j * col] = base ? base[j * col] + alpha * sum[j] : alpha * sum[j];
         if (base) base += params->base_row;
     }
 }
