@@ -30,6 +30,7 @@ DECODE = {  # layers, heads, width, vocabulary; see decode.c
     "decode_384": (6, 6, 384, 65),
 }
 PROMPT, LENGTH = 64, 128
+WINDOW = 256  # the tokens of a sliding window
 MHA = {"mha_tiny": (3, 4, 8, 2, False), "mha_seed": (2, 10, 512, 8, False)}  # batch, length, width, heads, causal
 
 
@@ -207,34 +208,41 @@ def sum_of_sizes(*tensors):
     return sum(t.double().abs().sum().item() for t in tensors)
 
 
-def mha_row(options, b, t, e, heads, causal, weights):
+def hidden_pairs(t, window):
+    """True where a causal mask, or one with a sliding window (0: none), hides the key."""
+    ones = torch.ones(t, t, dtype=torch.bool)
+    return ones.triu(1) | ones.tril(-window) if window else ones.triu(1)
+
+
+def mha_row(options, b, t, e, heads, causal, weights, window=0):
     mha = nn.MultiheadAttention(e, heads, batch_first=True)
     fill_module(mha, 1 / math.sqrt(e), 1 / math.sqrt(e))
     x, cotangent = (fill(torch.empty(b, t, e), name, 1) for name in ("x", "cotangent"))
     x.requires_grad_()
-    mask = torch.ones(t, t, dtype=torch.bool).triu(1) if causal else None  # this module's true hides
+    mask = hidden_pairs(t, window) if causal else None
     run = torch.compile(mha) if options.compile else mha
 
     def step():
         mha.zero_grad()
         x.grad = None
         with options.autocast():
-            y, _ = run(x, x, x, need_weights=weights, attn_mask=mask, is_causal=causal)
+            y, _ = run(x, x, x, need_weights=weights, attn_mask=mask, is_causal=causal and not window)
         y.backward(cotangent)
 
     return step, lambda: sum_of_sizes(x.grad, mha.in_proj_weight.grad)
 
 
-def attention_row(options, t, weights):
+def attention_row(options, t, weights, window):
     q, k, v, cotangent = (fill(torch.empty(1, 8, t, 64), name, 1) for name in ("q", "k", "v", "cotangent"))
     for x in (q, k, v):
         x.requires_grad_()
 
+    seen = ~hidden_pairs(t, window) if window else None  # this function's true shows
+
     def attend(q, k, v):
         if not weights:
-            return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        mask = torch.ones(t, t, dtype=torch.bool).triu(1)
-        return torch.softmax((q @ k.mT * 64**-0.5).masked_fill(mask, -math.inf), -1) @ v
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=not window)
+        return torch.softmax((q @ k.mT * 64**-0.5).masked_fill(hidden_pairs(t, 0), -math.inf), -1) @ v
 
     run = torch.compile(attend) if options.compile else attend
 
@@ -252,16 +260,16 @@ def make(options):
         return gpt_row(options)
     if options.row == "micro":
         return micro_row(options, 1)
-    weights = "_weights" in options.row
-    kind, _, number = options.row.replace("_weights", "").rpartition("_")
+    weights, window = "_weights" in options.row, WINDOW if "_window" in options.row else 0
+    kind, _, number = options.row.replace("_weights", "").replace("_window", "").rpartition("_")
     if kind == "micro":
         return micro_row(options, int(number))
     if kind.startswith("decode") and number.isdigit():
         return decode_row(options, kind, int(number))
     if kind == "mha_long" and number.isdigit():
-        return mha_row(options, 1, int(number), 512, 8, True, weights)
+        return mha_row(options, 1, int(number), 512, 8, True, weights, window)
     if kind == "attention" and number.isdigit():
-        return attention_row(options, int(number), weights)
+        return attention_row(options, int(number), weights, window)
     return mha_row(options, *MHA[f"{kind}_{number}"], weights)
 
 
