@@ -15,8 +15,10 @@
 #include "attention_tiles.h"
 
 enum {
-    CTI_ATTENTION_QUERY_BLOCK = 120, /* backward: a multiple of every micro-kernel's rows */
-    CTI_ATTENTION_MOST_KEYS = 1024,  /* backward: the longest range of keys */
+    /* Backward: a multiple of every micro-kernel's rows but AMX's, whose fourth tile of 32 then has
+     * 24 rows. */
+    CTI_ATTENTION_QUERY_BLOCK = 120,
+    CTI_ATTENTION_MOST_KEYS = 1024, /* backward: the longest range of keys */
     /* A tile's weights (240 x 256) stay in L2, and a panel of a block's scores (120 x nr) in L1d.
      */
     CTI_ATTENTION_WEIGHTS_QUERIES = 240,
