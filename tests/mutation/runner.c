@@ -4,8 +4,10 @@
  *                                              processor and as many bytes
  *     runner test_ops 20 4000000000 all
  *
- * Each round of a test that is a loop counts as a test. The first assertion that fails ends the
- * program. The program prints to stdout the folders that a test makes, so that the caller can
+ * Each round of a test that is a loop counts as a test. The number of a test is made from its name,
+ * its round and the number of rounds: how often a loop runs depends on the instruction sets of the
+ * library, and one that has other sets must not take another test for this one. The first assertion
+ * that fails ends the program. The program prints to stdout the folders that a test makes, so that the caller can
  * remove them; the processor time of each test; and with TRACE, the functions that each test has
  * entered. */
 #include <check.h>
@@ -60,13 +62,13 @@ void __cyg_profile_func_enter(void *function, void *site) {
     }
 }
 
-static int latest = -1;
+static long long latest = -1;
 
 /* Prints the functions that were entered since the last call, for both tests: between two tests run
  * the end of one and the beginning of the next. */
-static void say_entered(int test, int other) {
+static void say_entered(long long test, long long other) {
 #ifdef TRACE
-    printf("entered %d %d", test, other);
+    printf("entered %lld %lld", test, other);
     for (int i = 0; i < SLOTS; i++)
         if (seen[i]) printf(" %lx", (unsigned long)(uintptr_t)seen[i]);
     printf("\n");
@@ -85,15 +87,27 @@ static struct {
     const TTest *test;
     TTest ours; /* the test that Check runs in place of `test` */
     int round;
+    long long number;
 } tests[MOST];
 static int count;
-static const char *wanted; /* "3,17,18" or "all"; numbers rise */
+static const char *wanted; /* "3,17,18" or "all" */
 
-static bool is_wanted(int test) {
+static bool is_wanted(long long number) {
     if (!strcmp(wanted, "all")) return true;
     char *end;
-    while (*wanted && strtol(wanted, &end, 10) < test) wanted = *end ? end + 1 : end;
-    return *wanted && strtol(wanted, &end, 10) == test;
+    for (const char *at = wanted; *at; at = *end ? end + 1 : end)
+        if (strtoll(at, &end, 10) == number) return true;
+    return false;
+}
+
+/* `place` is 1 for a test that the program has added once before, because it runs it with other
+ * fixtures too. */
+static long long number_of(const char *name, int round, int rounds, int place) {
+    char text[400];
+    snprintf(text, sizeof text, "%s %d/%d %d", name, round, rounds, place);
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (const char *c = text; *c; c++) hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    return (long long)(hash >> 12);
 }
 
 static double seconds(void) { /* processor time of this program, not the time of day */
@@ -102,12 +116,13 @@ static double seconds(void) { /* processor time of this program, not the time of
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void run_one(int test) {
-    say_entered(latest < 0 ? test : latest, test);
+static void run_one(int at) {
+    const long long number = tests[at].number;
+    say_entered(latest < 0 ? number : latest, number);
     const double begin = seconds();
-    tests[test].test->fn(tests[test].round);
-    printf("took %d %g\n", test, seconds() - begin);
-    say_entered(latest = test, test);
+    tests[at].test->fn(tests[at].round);
+    printf("took %lld %g\n", number, seconds() - begin);
+    say_entered(latest = number, number);
 }
 
 void __real__tcase_add_test(TCase *tcase, const TTest *test, int signal, int exit_code, int first,
@@ -116,12 +131,16 @@ void __wrap__tcase_add_test(TCase *tcase, const TTest *test, int signal, int exi
                             int end);
 void __wrap__tcase_add_test(TCase *tcase, const TTest *test, int signal, int exit_code, int first,
                             int end) {
+    int place = 0;
+    for (int i = 0; i < count; i++)
+        place += tests[i].test->fn == test->fn && tests[i].round == first;
     for (int round = first; round < end && count < MOST; round++, count++) {
         tests[count].test = test;
         tests[count].ours = *test;
         tests[count].ours.fn = run_one;
         tests[count].round = round;
-        if (is_wanted(count))
+        tests[count].number = number_of(test->name, round, end - first, place);
+        if (is_wanted(tests[count].number))
             __real__tcase_add_test(tcase, &tests[count].ours, signal, exit_code, count, count + 1);
     }
 }
