@@ -6,7 +6,7 @@ CHECK_PROGRAMS := $(sort $(patsubst test_%.c,%,$(notdir $(wildcard tests/*/test_
 # Test programs that a system cannot have: WRAPPED need a linker with --wrap to make functions fail on purpose,
 # POSIX_FAULTS wrap functions of POSIX, and test_unseen reads stderr by dup.
 POSIX_FAULTS = gguf_faults io_faults model_faults set_faults io_races shard_faults profile_faults token_faults disk_model threads_refused
-WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults dist_faults graph gradcheck_html jacobian_calls module_types \
+WRAPPED  = $(POSIX_FAULTS) faults op_faults optim_faults module_to_faults dist_faults graph gradcheck_html jacobian_calls module_types \
     watch
 # The Check programs of each floor in ext/, which a build without the floor leaves out.
 programs_of = $(patsubst test_%.c,%,$(notdir $(wildcard tests/$(1)/test_*.c)))
@@ -93,6 +93,7 @@ LDFLAGS_test_faults = $(patsubst %,-Wl$(comma)--wrap=%,$(TAKES))
 LDFLAGS_test_dist_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_op_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_optim_faults = $(LDFLAGS_test_faults)
+LDFLAGS_test_module_to_faults = $(LDFLAGS_test_faults)
 LDFLAGS_test_threads_refused = $(patsubst %,-Wl$(comma)--wrap=%,\
     pthread_mutex_init pthread_cond_init pthread_create pthread_once)
 # The models of tokenizers.
