@@ -7,9 +7,9 @@
  * Each round of a test that is a loop counts as a test. The number of a test is made from its name,
  * its round and the number of rounds: how often a loop runs depends on the instruction sets of the
  * library, and one that has other sets must not take another test for this one. The first assertion
- * that fails ends the program. The program prints to stdout the folders that a test makes, so that the caller can
- * remove them; the processor time of each test; and with TRACE, the functions that each test has
- * entered. */
+ * that fails ends the program. The program prints to stdout the folders that a test makes, so that
+ * the caller can remove them; the processor time of each test; and with TRACE, the functions that
+ * each test has entered. */
 #include <check.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -54,6 +54,4 @@ START_TEST(memory_runs_out) {
 }
 END_TEST
 
-int main(void) {
-    return run_tests("module_to_faults", NULL, NULL, TESTS(TEST(memory_runs_out)));
-}
+int main(void) { return run_tests("module_to_faults", NULL, NULL, TESTS(TEST(memory_runs_out))); }
