@@ -32,7 +32,7 @@ void speak_as(int rank, int ranks) {
 /* A program that fails ends with what it holds, which is no leak. LeakSanitizer asks for this at
  * the exit, because the pointers of functions that do not return may stand nowhere any more. */
 static bool failed;
-int __lsan_is_turned_off(void);
+CT_API int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void) { return failed; }
 
 _Noreturn void fail(int exit_code, const char *format, ...) {
