@@ -13,7 +13,7 @@ static ct_window window;
 typedef struct {
     int64_t batch, length, width, heads; /* length 0: the number in the row's name */
     bool causal, weights;
-    int64_t window; /* as ct_window.left */
+    int64_t window; /* queries see this many tokens to the left; 0: all */
 } size;
 
 static bool make_mha(const row *r, ct_context *c, int64_t number, const char *names) {

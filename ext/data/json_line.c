@@ -354,7 +354,7 @@ static bool instruction_read(line_reading *reading, cti_json_at instruction, cti
 }
 
 /* A question and its choices, which are messages that have only a content. The question is written
- * anew, so that there is a second pass, which keeps the choices. */
+ * twice: the second pass keeps the choices. */
 static bool choices_read(line_reading *reading, cti_json_at question, cti_json_at choices) {
     const cti_json_tree *tree = &reading->tree;
     const cti_json_at answer = line_member(reading, 0, "answer");

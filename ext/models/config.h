@@ -202,7 +202,7 @@ const cti_lm_head *cti_lm_head_of(const cti_lm_family *family, ct_lm_head kind);
 typedef struct {
     const char **at; /* [n]; NULL if n is 0 */
     int64_t n;
-    size_t bytes; /* of the block */
+    size_t bytes; /* size of the block */
 } cti_lm_texts;
 
 /* Copies n texts. On an error *out is empty. */

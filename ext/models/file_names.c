@@ -49,7 +49,7 @@ static bool other_name(const cti_lm_head *head, const char *name, char out[CTI_L
     snprintf(out, CTI_LM_PATH, "%s.bias", head->linear);
     if (!strcmp(name, own)) return true;
     const bool is_linear = !strcmp(name, out);
-    strcpy(out, own); /* of the same size */
+    strcpy(out, own); /* both have CTI_LM_PATH bytes */
     return is_linear;
 }
 
