@@ -353,8 +353,9 @@ static bool instruction_read(line_reading *reading, cti_json_at instruction, cti
     return true;
 }
 
-/* A question and its choices, which are messages that have only a content. The question is written
- * twice: the second pass keeps the choices. */
+/* A question and its choices, which are messages that have only a content. The question is copied,
+ * so there are two passes: the first measures the copy, the second writes it and keeps the choices.
+ */
 static bool choices_read(line_reading *reading, cti_json_at question, cti_json_at choices) {
     const cti_json_tree *tree = &reading->tree;
     const cti_json_at answer = line_member(reading, 0, "answer");
